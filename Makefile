@@ -1,0 +1,62 @@
+# Nothing has to be set up by hand: every target below first makes `.venv` and
+# installs exactly what uv.lock names. ARGS goes through to the program that runs.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+MIN_MINOR := 11
+CANDIDATES := python3.14 python3.13 python3.12 python3.11 python3 python
+FITS := import sys; sys.exit(sys.version_info < (3, $(MIN_MINOR)))
+# Debian ships `venv` without `ensurepip` until python3-venv is installed, so ask for both.
+
+PYTHON ?= $(shell for python in $(CANDIDATES); do \
+	if "$$python" -c '$(FITS)' && "$$python" -c 'import ensurepip, venv'; then \
+		echo "$$python"; break; fi; done 2>/dev/null)
+
+BIN := .venv/bin
+STAMP := .venv/.synced
+
+.PHONY: help race test lint soak bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+race: $(STAMP) ## watch a race: several transports against a censored network on loopback
+	@$(BIN)/python -m benchmarks.demo $(ARGS)
+
+test: $(STAMP) ## run the tests (below five minutes)
+	@$(BIN)/pytest $(ARGS)
+
+lint: $(STAMP) ## check format, style, types and who imports whom
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+soak: $(STAMP) ## run the long tests for leaks and rare interleavings
+	@$(BIN)/pytest -m soak $(ARGS)
+
+bench: $(STAMP) ## measure what a race costs over a plain connect
+	@$(BIN)/python -m benchmarks.overhead --quick $(ARGS)
+
+clean: ## remove .venv, caches and build output
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist htmlcov .coverage .coverage.* benchmarks/out
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): $(BIN)/uv pyproject.toml uv.lock
+	@UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never $(BIN)/uv sync --locked --quiet
+	@touch $@
+
+$(BIN)/uv:
+	@if [ -z "$(PYTHON)" ]; then \
+		for python in $(CANDIDATES); do \
+			if "$$python" -c '$(FITS)' 2>/dev/null; then \
+				echo "make: $$python cannot make virtual environments (no venv or ensurepip)." >&2; \
+				echo "make: on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; fi; done; \
+		echo "make: Python 3.$(MIN_MINOR) or later is needed; none of these is one: $(CANDIDATES)" >&2; \
+		echo "make: install one, or name it: make PYTHON=/path/to/python3 ..." >&2; exit 1; fi
+	@"$(PYTHON)" -c '$(FITS)' || { \
+		echo "make: $(PYTHON) is not Python 3.$(MIN_MINOR) or later" >&2; exit 1; }
+	@"$(PYTHON)" -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
