@@ -1,0 +1,355 @@
+"""The contract between racer and its guests: what a transport is given, gives back, and declares about itself.
+
+A guest subclasses `Transport` (it gives byte streams) or `RequestTransport` (it gives responses to requests), sets
+`name`, and writes one coroutine. Everything else has a default.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+
+from racer._target import Target
+from racer.errors import ConfigError, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from anyio.abc import ByteStream
+    from opentelemetry.metrics import Meter
+    from opentelemetry.trace import SpanContext, Tracer
+
+    from racer._report import Attempt
+
+__all__ = (
+    "TLS",
+    "AttributeValue",
+    "DialTCP",
+    "Factory",
+    "Guest",
+    "Host",
+    "MakeContext",
+    "Origin",
+    "Progress",
+    "RequestRoute",
+    "RequestTransport",
+    "SessionStatus",
+    "Stage",
+    "Target",
+    "Traits",
+    "Transport",
+    "TransportStatus",
+)
+
+_Args = TypeVarTuple("_Args")
+_Request_contra = TypeVar("_Request_contra", contravariant=True)
+_Response_co = TypeVar("_Response_co", covariant=True)
+
+AttributeValue = str | bool | int | float
+"""What a span event's attribute may be."""
+
+MIN_DELAY = 0.010  # RFC 8305 §5: a shorter stagger MUST NOT be used
+
+
+class TLS(enum.Enum):
+    """Who speaks TLS to the target when the target wants it."""
+
+    DRIVER = "driver"
+    """racer wraps the guest's stream, and verifies."""
+    OWN = "own"
+    """The guest does; racer demands to see it on the stream (`anyio.streams.tls.TLSAttribute`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a guest declares about itself; nothing is guessed from its methods.
+
+    Attributes:
+        start_delay: seconds after its tier opened that it starts, unless an entrant says otherwise; 0, or at least
+            0.010 (R5).
+        tier: 0 or more; a tier opens when every entrant of the lower ones has failed (R2).
+        attempt_timeout: seconds one attempt may take, finite; the race's default deadline is never shorter.
+        tls: who speaks TLS to the target.
+        max_request_bytes: for request transports, the largest request with its headers; `None` for no limit.
+        streaming: whether a response can arrive bit by bit.
+        max_concurrent: attempts under way at once; one more fails with `TransportBusy`. `None` for no limit.
+    """
+
+    start_delay: float = 0.0
+    tier: int = 0
+    attempt_timeout: float = 30.0
+    tls: TLS = TLS.DRIVER
+    max_request_bytes: int | None = None
+    streaming: bool = True
+    max_concurrent: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no race could obey."""
+        check_delay(self.start_delay, "start_delay")
+        check_tier(self.tier)
+        check_seconds(self.attempt_timeout, "attempt_timeout")
+        if not isinstance(self.tls, TLS):
+            msg = f"tls must be a racer.abc.TLS, not {self.tls!r}"
+            raise ConfigError(msg)
+        for name in ("max_request_bytes", "max_concurrent"):
+            limit = getattr(self, name)
+            if limit is not None and (
+                isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
+            ):
+                msg = f"{name} must be None or a whole number of at least 1, not {limit!r}"
+                raise ConfigError(msg)
+
+
+def check_delay(value: float, name: str) -> None:
+    """Raise `ConfigError` unless `value` is a delay a race can keep: 0, or 10 ms and more, finite (R5)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        msg = f"{name} must be a finite number of seconds, not {value!r}"
+        raise ConfigError(msg)
+    if value != 0 and value < MIN_DELAY:
+        msg = f"{name}={value!r}: a delay is 0 or at least {MIN_DELAY} s (RFC 8305 §5)"
+        raise ConfigError(msg)
+
+
+def check_tier(value: int) -> None:
+    """Raise `ConfigError` unless `value` is a whole number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        msg = f"tier must be a whole number of at least 0, not {value!r}"
+        raise ConfigError(msg)
+
+
+def check_seconds(value: float, name: str) -> None:
+    """Raise `ConfigError` unless `value` is a finite, positive number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < math.inf):
+        msg = f"{name} must be a finite, positive number of seconds, not {value!r}"
+        raise ConfigError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request transport's requests go: scheme, host and port."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+class Progress:
+    """What an attempt tells of itself while it runs; every call is synchronous and cheap.
+
+    This base class listens to nothing, so that a guest can be driven without a race.
+    """
+
+    __slots__ = ()
+
+    def stage(self, stage: Stage) -> None:
+        """Say how far the attempt has come; the last stage told is the one it failed in."""
+
+    def peer(self, address: str, port: int | None = None, *, network: str = "tcp") -> None:
+        """Say who is really talked to: an IP address and port, and `tcp`, `udp` or another `network.transport`."""
+
+    def session(self, *, reused: bool, link: SpanContext | None = None) -> None:
+        """Say that the stream rides on a session, whether it existed before, and the session's own span (T3)."""
+
+    def event(self, name: str, attributes: Mapping[str, AttributeValue] | None = None) -> None:
+        """Put a named moment on the attempt's span. Hosts and peers belong into attributes, never into the name."""
+
+
+class Host(abc.ABC):
+    """Where a guest's long-lived tasks live: it outlasts every dial, and ends with the dialer."""
+
+    @property
+    @abc.abstractmethod
+    def tracer(self) -> Tracer:
+        """The dialer's tracer, for sessions' own spans."""
+
+    @property
+    @abc.abstractmethod
+    def meter(self) -> Meter:
+        """The dialer's meter."""
+
+    @abc.abstractmethod
+    def start_soon(self, fn: Callable[[*_Args], Awaitable[Any]], *args: *_Args, name: str) -> None:
+        """Start a long-lived task, in an empty context (R21).
+
+        It is cancelled when the dialer ends; a goodbye belongs into its `finally`, synchronous or shielded and
+        bounded (R19). An `Exception` it lets out is logged and ends nothing else (R20).
+
+        Args:
+            fn: the coroutine function to run.
+            *args: its arguments.
+            name: for logs and debuggers; no host, no secret.
+
+        Raises:
+            DialerClosed: the host has ended.
+        """
+
+
+class DialTCP(Protocol):
+    """A hook that makes the TCP connections of a guest, so that an app can route around its own VPN."""
+
+    async def __call__(self, address: str, port: int) -> ByteStream:
+        """Return a connected stream to an IP address; the guest closes it.
+
+        Raises:
+            OSError: the connection could not be made.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStatus:
+    """One session of a guest, as `Dialer.status()` shows it.
+
+    Attributes:
+        id: a short public handle, no secret.
+        state: the guest's own word for its state.
+        streams: open streams.
+        idle: seconds since the peer last proved that it knows the session; `None` when unknown.
+    """
+
+    id: str
+    state: str
+    streams: int = 0
+    idle: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportStatus:
+    """What a guest has to say about itself now.
+
+    Attributes:
+        health: one word or sentence: `ok` when there is nothing to say.
+        sessions: its sessions, newest first.
+        details: whatever else helps; no secret.
+    """
+
+    health: str = "ok"
+    sessions: tuple[SessionStatus, ...] = ()
+    details: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+class Guest(abc.ABC):
+    """What both kinds of transport share. `name` has to be set; the rest has defaults."""
+
+    name: str
+    traits: Traits = Traits()
+
+    def serves(self, target: Target) -> str | None:
+        """Return why this target cannot be served, or `None` when it can; no IO (R6)."""
+        del target
+        return None
+
+    async def start(self, host: Host) -> None:
+        """Get ready, once, before the first attempt. Long-lived tasks go to `host.start_soon`.
+
+        The call itself runs in the host: a dial that is cancelled does not cancel it. An error fails the attempts that
+        waited for it, and the next attempt tries again.
+        """
+
+    def observe(self, attempt: Attempt) -> None:
+        """Learn how an attempt of yours ended, also after `connect` had returned (TLS, `check`).
+
+        Called once at the verdict, for every attempt that began; not for `lost_race` or `cancelled`, which say nothing
+        about the transport (R11). Synchronous and quick; an error it raises is logged.
+        """
+
+    def status(self) -> TransportStatus:
+        """Return what `Dialer.status()` shows about this guest; synchronous, no IO."""
+        return TransportStatus()
+
+    def update_credential(self, credential: object) -> None:
+        """Use a new credential from now on: no attempt that begins after this call uses the old one.
+
+        Raises:
+            ConfigError: this guest takes no credential (the default), or not such a one.
+        """
+        del credential
+        msg = f"transport {self.name!r} takes no credential"
+        raise ConfigError(msg)
+
+    async def aclose(self) -> None:
+        """End sessions with a reason and free what is kept; may be called twice, and without `start`."""
+
+
+class Transport(Guest):
+    """A guest that gives byte streams."""
+
+    @abc.abstractmethod
+    async def connect(self, target: Target, progress: Progress) -> ByteStream:
+        """Return a stream to `target` that carries bytes both ways; who called closes it.
+
+        With `traits.tls` left at `DRIVER` the stream is raw and racer wraps it; with `OWN` it is already TLS when
+        `target.tls` says so. Runs beside other calls of itself. Cancellation closes all it opened, within a second.
+
+        Raises:
+            OSError, TransportError: why not. Anything else counts as a bug in the guest (R15).
+        """
+
+
+class RequestRoute(Protocol[_Request_contra, _Response_co]):
+    """A connected way for requests to one origin."""
+
+    async def handle(self, request: _Request_contra) -> _Response_co:
+        """Return the response to `request`; its body is the caller's to close."""
+
+    async def aclose(self) -> None:
+        """Free the route; may be called twice."""
+
+
+class RequestTransport(Guest):
+    """A guest that gives responses to requests, and no byte stream; `dial` sees it as `ineligible`."""
+
+    @abc.abstractmethod
+    async def prepare(self, origin: Origin) -> RequestRoute[Any, Any]:
+        """Return a connected route to `origin`; who called closes it. Cancellation as in `Transport.connect`.
+
+        Raises:
+            OSError, TransportError: why not.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeContext:
+    """What an entry point's factory is given to make a guest from a configuration.
+
+    Attributes:
+        name: the entrant's name in the configuration.
+        options: its options, to be checked by the guest: an unknown key is a `ConfigError`.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def refuse_unknown(self, *known: str) -> None:
+        """Raise `ConfigError` for an option that is not among `known`, naming the nearest that is."""
+        for key in self.options:
+            if key not in known:
+                raise ConfigError(unknown_key(key, known))
+
+
+def unknown_key(key: str, known: tuple[str, ...]) -> str:
+    """Return the words for a key nobody knows, with the nearest valid one."""
+    import difflib  # noqa: PLC0415 - only the wrong pay
+
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = (
+        f"; did you mean {near[0]!r}?"
+        if near
+        else f"; known: {', '.join(sorted(known))}"
+        if known
+        else "; none is known"
+    )
+    return f"unknown key {key!r}{hint}"
+
+
+class Factory(Protocol):
+    """What stands behind an entry point in the group `racer.transports`."""
+
+    def __call__(self, context: MakeContext) -> Guest:
+        """Return a guest made from a configuration's options; no IO.
+
+        Raises:
+            ConfigError: an option is unknown or wrong; says which, and why.
+        """
