@@ -1,0 +1,179 @@
+"""Which event loops a test runs on, what it may reach, and when a skip is a failure."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+REAL_LOOPS: dict[str, dict[str, Any]] = {"asyncio": {}, "trio": {}}
+UVLOOP = "uvloop"
+VIRTUAL = "virtual-"
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+
+settings.register_profile(
+    "racer",
+    deadline=None,  # the machine is shared; a slow example is not a wrong one
+    print_blob=True,
+    # `anyio_backend` is a description, not a loop: every example gets a loop of its own.
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("racer")
+
+
+# --- event loops ----------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "anyio_backend" not in metafunc.fixturenames:
+        return
+    if metafunc.definition.get_closest_marker("virtual_time"):
+        loops = [VIRTUAL + loop for loop in REAL_LOOPS]
+    else:
+        loops = list(REAL_LOOPS)
+        if metafunc.definition.get_closest_marker("every_loop") and sys.platform != "win32":
+            loops.append(UVLOOP)
+    metafunc.parametrize("anyio_backend", loops, indirect=True)
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """The loop to run on, made new for each test so that every virtual clock starts at zero."""
+    loop: str = request.param
+    if loop == UVLOOP:
+        return "asyncio", {"use_uvloop": True}
+    if loop.startswith(VIRTUAL):
+        from racer.testing import virtual_backends
+
+        return dict(virtual_backends())[loop.removeprefix(VIRTUAL)]
+    return loop, dict(REAL_LOOPS[loop])
+
+
+# --- nothing leaves the machine -------------------------------------------------------------
+
+
+class NetworkReached(RuntimeError):
+    """A test tried to leave the loopback interface."""
+
+
+class _SocketGuard:
+    """Refuses traffic to anything but loopback while a test runs.
+
+    An audit hook sees every socket call of the process whatever library makes it, and its
+    exception stops the call. The exception may be swallowed by the code under test (a race
+    survives a failed attempt), so each one is also kept for the test's verdict.
+    """
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.violations: list[str] = []
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.armed:
+            return
+        match event:
+            case "socket.connect" | "socket.sendto" | "socket.sendmsg":
+                sock, address = args
+                if sock.family in {socket.AF_INET, socket.AF_INET6} and address is not None:
+                    self._judge(event, address[0], "send to")
+            case "socket.getaddrinfo" | "socket.gethostbyname" | "socket.gethostbyaddr":
+                self._judge(event, args[0], "look up", lookup=True)
+            case _:
+                pass
+
+    def _judge(
+        self, event: str, host: str | bytes | None, verb: str, *, lookup: bool = False
+    ) -> None:
+        name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+        if name in {None, "", "localhost"}:
+            return
+        try:
+            address = ipaddress.ip_address(str(name).partition("%")[0])
+        except ValueError:
+            pass
+        else:
+            mapped = getattr(address, "ipv4_mapped", None)
+            if lookup or (mapped or address).is_loopback:
+                return
+        violation = f"{event}: a test may not {verb} {name!r}; use loopback or a fake"
+        self.violations.append(violation)
+        raise NetworkReached(violation)
+
+    @contextmanager
+    def verdict(self) -> Iterator[None]:
+        """Fail the test whose phase runs inside if anything was refused during it."""
+        try:
+            yield
+        except BaseException as exc:
+            for violation in self.violations:
+                exc.add_note(violation)
+            raise
+        else:
+            if self.violations:
+                pytest.fail("\n".join(self.violations), pytrace=False)
+        finally:
+            self.violations.clear()
+
+
+_guard = _SocketGuard()
+sys.addaudithook(_guard)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _guard.armed = item.get_closest_marker("network") is None
+    _guard.violations.clear()
+    try:
+        return (yield)
+    finally:
+        _guard.armed = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    with _guard.verdict():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    with _guard.verdict():
+        yield
+
+
+# --- a skip in CI is a failure --------------------------------------------------------------
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not (IN_CI and report.skipped) or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"{report.nodeid}: everything runs in CI, but this was skipped: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
