@@ -1,0 +1,114 @@
+"""What the packages show to the world: listed, sorted, documented, and cheap to import."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import racer
+import transports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+# They load when first needed: none of them may cost a program that only says `import racer`.
+HEAVY = (
+    "cryptography",
+    "dns",
+    "grpc",
+    "h2",
+    "httpcore",
+    "httpx",
+    "httpx2",
+    "opentelemetry.exporter",
+    "opentelemetry.sdk",
+    "racer.lab",
+    "racer.testing",
+    "rich",
+    "transports",
+    "trio",
+    "trustme",
+)
+
+
+def public_modules() -> list[str]:
+    """Return every importable module without a private part in its name."""
+    names = [racer.__name__, transports.__name__]
+    for package in (racer, transports):
+        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        names += [m.name for m in found if not any(p.startswith("_") for p in m.name.split("."))]
+    return names
+
+
+def export_order(name: str) -> tuple[int, str]:
+    """Order names as ruff's RUF022 does: constants, classes, the rest."""
+    return (0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2, name)
+
+
+def documented_parts(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Yield each exported class and function, and the public methods and properties of each class."""
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if inspect.isclass(thing) or inspect.isroutine(thing):
+            yield name, thing
+        if inspect.isclass(thing):
+            for attribute, member in vars(thing).items():
+                callables = (classmethod, property, staticmethod)
+                if not attribute.startswith("_") and (
+                    inspect.isroutine(member) or isinstance(member, callables)
+                ):
+                    yield f"{name}.{attribute}", getattr(thing, attribute)
+
+
+@pytest.fixture(params=public_modules())
+def module(request: pytest.FixtureRequest) -> ModuleType:
+    return importlib.import_module(request.param)
+
+
+def test_all_is_a_sorted_tuple_without_repeats(module: ModuleType) -> None:
+    assert isinstance(module.__all__, tuple)
+    assert list(module.__all__) == sorted(set(module.__all__), key=export_order)
+
+
+def test_every_exported_name_exists(module: ModuleType) -> None:
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+def test_no_public_name_is_left_out(module: ModuleType) -> None:
+    """A public definition in a public module is in `__all__`, or it should be private."""
+    assert module.__file__ is not None
+    body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+    defined = {
+        node.name
+        for node in body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and not node.name.startswith("_")
+    }
+    assert sorted(defined - set(module.__all__)) == []
+
+
+def test_every_exported_name_is_documented(module: ModuleType) -> None:
+    assert inspect.getdoc(module)
+    bare = [name for name, thing in documented_parts(module) if not inspect.getdoc(thing)]
+    assert bare == []
+
+
+def test_import_racer_is_cheap() -> None:
+    program = "import json, sys, racer; print(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = json.loads(result.stdout)
+    assert "racer" in loaded
+    heavy = [m for m in loaded if any(m == h or m.startswith(f"{h}.") for h in HEAVY)]
+    assert heavy == []

@@ -1,0 +1,71 @@
+"""Who may import whom: the contracts in pyproject.toml hold, and each of them can fail."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    "importlinter"
+]["contracts"]
+
+# contract -> the file that breaks it, and the line that does
+FAULTS = {
+    "host": ("racer/_report.py", "import transports"),
+    "guests": ("transports/planted/_room.py", "from racer._report import Attempt"),
+    "front-door": ("transports/planted/_room.py", "import racer"),
+    "rooms": ("transports/planted/_room.py", "import transports.neighbour"),
+    "pure": ("racer/_report.py", "import time"),
+    "loops": ("racer/_report.py", "import asyncio"),
+}
+
+
+def lint(src: Path, *only: str) -> subprocess.CompletedProcess[str]:
+    """Run the contracts over the packages in `src`, wherever the installed ones are."""
+    arguments = [f"--contract={contract}" for contract in only]
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as run; run()",
+            f"--config={ROOT / 'pyproject.toml'}",
+            "--no-cache",
+            "--no-logo",
+            *arguments,
+        ],
+        cwd=src,  # import-linter looks here first
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_contracts_are_kept() -> None:
+    result = lint(ROOT / "src")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_contract_has_a_fault_that_breaks_it() -> None:
+    assert {contract["id"] for contract in CONTRACTS} == set(FAULTS)
+
+
+@pytest.mark.parametrize("contract", FAULTS)
+def test_a_planted_fault_breaks_its_contract(contract: str, tmp_path: Path) -> None:
+    for package in ("racer", "transports"):
+        shutil.copytree(ROOT / "src" / package, tmp_path / package)
+    for room in ("planted", "neighbour"):
+        (tmp_path / "transports" / room).mkdir()
+        (tmp_path / "transports" / room / "__init__.py").touch()
+    where, line = FAULTS[contract]
+    with (tmp_path / where).open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+
+    result = lint(tmp_path, contract)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "0 kept, 1 broken" in result.stdout
