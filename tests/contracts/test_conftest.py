@@ -66,6 +66,13 @@ async def test_passes_on_two_loops(anyio_backend_name):
 async def test_passes_on_three_loops(anyio_backend_name):
     await anyio.lowlevel.checkpoint()
 
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("hours", [24, 48])
+async def test_passes_on_virtual_clocks(hours):
+    assert anyio.current_time() == 0
+    await anyio.sleep(hours * 3600)
+    assert anyio.current_time() == hours * 3600
+
 @pytest.mark.skip(reason="not today")
 def test_skips():
     pass
@@ -91,7 +98,7 @@ import pytest
 pytest.skip("no such system", allow_module_level=True)
 """
 FAILS = SUITE.count("test_fails_") + 1  # the async one fails on both loops
-PASSES = 1 + 2 + 3
+PASSES = 1 + 2 + 3 + 4
 
 pytest_plugins = ["pytester"]
 
