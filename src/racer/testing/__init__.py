@@ -1,0 +1,29 @@
+"""A workshop for tests of transports, dialers, and whatever else races: fakes, clocks, and two kits.
+
+Nothing here needs a test framework. Everything runs on asyncio and trio; trio is imported only where a
+trio clock is asked for.
+
+* `run_virtual`, `virtual_backends`, `VirtualClockEventLoop`: clocks that jump instead of waiting.
+"""
+
+from __future__ import annotations
+
+from racer.testing._clock_rules import ClockSettings, DeadlockError, LivelockError
+from racer.testing._clocks import (
+    Backend,
+    BackendName,
+    VirtualClockEventLoop,
+    run_virtual,
+    virtual_backends,
+)
+
+__all__ = (
+    "Backend",
+    "BackendName",
+    "ClockSettings",
+    "DeadlockError",
+    "LivelockError",
+    "VirtualClockEventLoop",
+    "run_virtual",
+    "virtual_backends",
+)
