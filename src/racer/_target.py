@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from racer.errors import InvalidTarget
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
 
 __all__ = ("Target",)
 
@@ -21,6 +21,9 @@ _MAX_LABEL = 63  # RFC 1035 §2.3.4
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\Z")  # RFC 1123 §2.1
 _PORT = re.compile(r"[0-9]{1,5}\Z")
 _SCOPE = re.compile(r"[A-Za-z0-9._~-]{1,32}\Z")  # RFC 6874, an interface name or index
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}\Z")
+_PATH = re.compile(r"[/?#\\]")
+_MAX_ALPN = 65535  # RFC 7301 §3.1, with a length octet before each name
 _HTTPS = 443
 
 
@@ -90,6 +93,8 @@ class Target:
             InvalidTarget: says which part cannot be, and why; also when both give a port and they differ.
         """
         host, inner = _split_port(text)
+        if port is not None:
+            _checked_port(port)
         if inner is not None and port is not None and inner != port:
             msg = f"{_shown(text)} has port {inner} in it, and port={port} was given"
             raise InvalidTarget(msg)
@@ -111,14 +116,9 @@ class Target:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _split_port(text: str) -> tuple[str, int | None]:
+def _split_port(text: object) -> tuple[str, int | None]:
     """Split `host[:port]`; the host is checked later."""
-    if not isinstance(text, str):
-        msg = f"the host must be a str, not {type(text).__name__}"
-        raise InvalidTarget(msg)
-    if "://" in text:
-        msg = f"{_shown(text)} is a URL; dial takes a host, such as 'example.com' or 'example.com:8443'"
-        raise InvalidTarget(msg)
+    text = _checked_text(text)
     if text.startswith("["):
         inside, bracket, rest = text[1:].partition("]")
         if not bracket:
@@ -138,20 +138,43 @@ def _parsed_port(digits: str, text: str) -> int:
     if not _PORT.match(digits):
         msg = f"{_shown(text)} has {_shown(digits)} where a port from 1 to 65535 belongs"
         raise InvalidTarget(msg)
-    return int(digits)
+    return _checked_port(int(digits))
 
 
-def _checked_port(port: int) -> int:
+def _checked_text(text: object) -> str:
+    """Refuse what is no host at all: other types, URLs, and parts of URLs, which may hold secrets."""
+    if not isinstance(text, str):
+        msg = f"the host must be a str, not {type(text).__name__}"
+        raise InvalidTarget(msg)
+    # A user, password, path or query may be secret: none is quoted in an error, and none gets further.
+    scheme, is_url, rest = text.partition("://")
+    authority, *more = _PATH.split(rest if is_url else text, maxsplit=1)
+    host = "" if more and "@" in more[0] else authority.rpartition("@")[2]
+    if is_url:
+        shown = f"{scheme}://{host}" if _SCHEME.match(scheme) else host
+        msg = (
+            f"{_shown(shown)} is a URL; dial takes a host, such as {_shown(host or 'example.com')}"
+        )
+        raise InvalidTarget(msg)
+    if "@" in text or more:
+        what = "a user in front of the host" if "@" in text else "a path behind the host"
+        msg = f"{_shown(host)} came with {what}; dial takes a host, not a URL"
+        raise InvalidTarget(msg)
+    return text
+
+
+def _checked_port(port: object) -> int:
     if isinstance(port, bool) or not isinstance(port, int):
         msg = f"the port must be an int, not {type(port).__name__}"
         raise InvalidTarget(msg)
-    if not 1 <= port <= 65535:  # noqa: PLR2004 - the 16 bits of TCP
-        msg = f"port {_shown(str(port))} is not in 1 to 65535"
+    if not 1 <= port <= 65535:
+        number = port if abs(port) < 10**9 else "of that size"
+        msg = f"port {number} is not in 1 to 65535"
         raise InvalidTarget(msg)
-    return port
+    return int(port)
 
 
-def _checked_tls(tls: bool | ssl.SSLContext | None, *, default: bool) -> bool | ssl.SSLContext:  # noqa: FBT001 - a wish as data
+def _checked_tls(tls: object, *, default: bool) -> bool | ssl.SSLContext:
     if tls is None:
         return default
     if isinstance(tls, bool):
@@ -167,23 +190,27 @@ def _checked_tls(tls: bool | ssl.SSLContext | None, *, default: bool) -> bool | 
     raise InvalidTarget(msg)
 
 
-def _checked_alpn(alpn: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(alpn, str):
-        msg = f"alpn must be a sequence of protocol names; write [{alpn!r}]"
+def _checked_alpn(alpn: object) -> tuple[str, ...]:
+    if isinstance(alpn, str | bytes) or not isinstance(alpn, Iterable):
+        msg = (
+            f"alpn must be a sequence of protocol names, such as ['h2'], not {type(alpn).__name__}"
+        )
         raise InvalidTarget(msg)
     names = tuple(alpn)
     for name in names:
         # RFC 7301 §3.1: one to 255 octets.
-        if not isinstance(name, str) or not name.isascii() or not 1 <= len(name) <= 255:  # noqa: PLR2004
-            msg = f"{_shown(repr(name))} is not an ALPN protocol name"
+        if not isinstance(name, str) or not name.isascii() or not 1 <= len(name) <= 255:
+            what = _shown(name) if isinstance(name, str) else type(name).__name__
+            msg = f"alpn: {what} is not a protocol name of 1 to 255 ASCII characters"
             raise InvalidTarget(msg)
+    if sum(len(name) + 1 for name in names) > _MAX_ALPN:
+        msg = f"alpn: {len(names)} protocol names do not fit into one TLS extension"
+        raise InvalidTarget(msg)
     return names
 
 
-def _checked_host(host: str) -> str:
-    if not isinstance(host, str):
-        msg = f"the host must be a str, not {type(host).__name__}"
-        raise InvalidTarget(msg)
+def _checked_host(text: object) -> str:
+    host = _checked_text(text)
     if not host:
         msg = "the host is empty"
         raise InvalidTarget(msg)
@@ -250,12 +277,10 @@ def _check_label(label: str, host: str) -> None:
         raise InvalidTarget(msg)
     if _LABEL.match(label):
         return
-    bad = sorted({char for char in label if not re.match(r"[a-z0-9-]", char)})
+    bad = sorted(set(re.findall(r"[^a-z0-9-]", label)))
     if bad:
-        why = f"{', '.join(map(repr, bad[:5]))} cannot be in a host name"
-        if "/" in bad or "@" in bad:
-            why += "; dial takes a host, not a URL"
-        msg = f"{_shown(host)}: {why}"
+        shown = ", ".join(map(repr, bad[:5]))
+        msg = f"{_shown(host)}: {shown} cannot be in a host name (RFC 1123 §2.1)"
     else:
         msg = f"{_shown(host)}: a label begins and ends with a letter or digit"
     raise InvalidTarget(msg)
@@ -266,12 +291,17 @@ def _to_ascii(host: str) -> str:
     import idna  # noqa: PLC0415 - its tables are large, and most hosts are ASCII
 
     try:
-        return idna.encode(host, uts46=True, std3_rules=True).decode("ascii").lower()
-    except (idna.IDNAError, UnicodeError) as exc:
+        mapped = idna.uts46_remap(host, std3_rules=True)
+        # Labels already ASCII are no business of IDNA's, which would refuse 'r3---sn' for its hyphens.
+        return ".".join(
+            label if label.isascii() else idna.alabel(label).decode("ascii")
+            for label in mapped.split(".")
+        )
+    except UnicodeError as exc:  # IDNAError is one
         msg = f"{_shown(host)} is not a name under IDNA 2008: {_shown(str(exc))}"
         raise InvalidTarget(msg) from exc
 
 
 def _shown(text: str) -> str:
     """Return `text` fit for an error: quoted, escaped, and cut."""
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")  # noqa: PLR2004
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -10,7 +10,7 @@ import abc
 import enum
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, TypeVarTuple
 
 from racer._target import Target
 from racer.errors import ConfigError, Stage
@@ -92,39 +92,66 @@ class Traits:
         check_tier(self.tier)
         check_seconds(self.attempt_timeout, "attempt_timeout")
         if not isinstance(self.tls, TLS):
-            msg = f"tls must be a racer.abc.TLS, not {self.tls!r}"
+            msg = f"tls must be a racer.abc.TLS, not {_shown(self.tls)}"
+            raise ConfigError(msg)
+        if not isinstance(self.streaming, bool):
+            msg = f"streaming must be True or False, not {_shown(self.streaming)}"
             raise ConfigError(msg)
         for name in ("max_request_bytes", "max_concurrent"):
             limit = getattr(self, name)
-            if limit is not None and (
-                isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
-            ):
-                msg = f"{name} must be None or a whole number of at least 1, not {limit!r}"
+            if limit is not None and (not _is_whole(limit) or limit < 1):
+                msg = f"{name} must be None or a whole number of at least 1, not {_shown(limit)}"
                 raise ConfigError(msg)
 
 
-def check_delay(value: float, name: str) -> None:
+def check_delay(value: object, name: str) -> None:
     """Raise `ConfigError` unless `value` is a delay a race can keep: 0, or 10 ms and more, finite (R5)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        msg = f"{name} must be a finite number of seconds, not {value!r}"
+    seconds = _finite(value)
+    if seconds is None:
+        msg = f"{name} must be a finite number of seconds, not {_shown(value)}"
         raise ConfigError(msg)
-    if value != 0 and value < MIN_DELAY:
-        msg = f"{name}={value!r}: a delay is 0 or at least {MIN_DELAY} s (RFC 8305 §5)"
+    if seconds != 0 and seconds < MIN_DELAY:
+        msg = f"{name}={_shown(value)}: a delay is 0 or at least {MIN_DELAY} s (RFC 8305 §5)"
         raise ConfigError(msg)
 
 
-def check_tier(value: int) -> None:
+def check_tier(value: object) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        msg = f"tier must be a whole number of at least 0, not {value!r}"
+    if not _is_whole(value) or value < 0:
+        msg = f"tier must be a whole number of at least 0, not {_shown(value)}"
         raise ConfigError(msg)
 
 
-def check_seconds(value: float, name: str) -> None:
+def check_seconds(value: object, name: str) -> None:
     """Raise `ConfigError` unless `value` is a finite, positive number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < math.inf):
-        msg = f"{name} must be a finite, positive number of seconds, not {value!r}"
+    seconds = _finite(value)
+    if seconds is None or seconds <= 0:
+        msg = f"{name} must be a finite, positive number of seconds, not {_shown(value)}"
         raise ConfigError(msg)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _finite(value: object) -> float | None:
+    """Return `value` as a float if it is a finite number, else `None`."""
+    if not _is_whole(value) and not isinstance(value, float):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:  # an int beyond every float
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+def _shown(value: object) -> str:
+    """Return `value` fit for an error: bounded, and total where `repr` is not (ints of over 4300 digits)."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a caller's object; the error about it must still be told
+        text = type(value).__name__
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +343,12 @@ class MakeContext:
 
     Attributes:
         name: the entrant's name in the configuration.
-        options: its options, to be checked by the guest: an unknown key is a `ConfigError`.
+        options: its options, to be checked by the guest: an unknown key is a `ConfigError`. Not in `repr`, since
+            keys and passwords may be among them.
     """
 
     name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def refuse_unknown(self, *known: str) -> None:
         """Raise `ConfigError` for an option that is not among `known`, naming the nearest that is."""
@@ -333,7 +361,9 @@ def unknown_key(key: str, known: tuple[str, ...]) -> str:
     """Return the words for a key nobody knows, with the nearest valid one."""
     import difflib  # noqa: PLC0415 - only the wrong pay
 
-    near = difflib.get_close_matches(key, known, n=1)
+    plain = {name.casefold(): name for name in known}
+    asked = str(key).replace("-", "_").casefold()
+    near = [plain[name] for name in difflib.get_close_matches(asked, plain, n=1)]
     hint = (
         f"; did you mean {near[0]!r}?"
         if near
@@ -341,7 +371,7 @@ def unknown_key(key: str, known: tuple[str, ...]) -> str:
         if known
         else "; none is known"
     )
-    return f"unknown key {key!r}{hint}"
+    return f"unknown key {_shown(key)}{hint}"
 
 
 class Factory(Protocol):

@@ -19,7 +19,8 @@ RacerError
  │   ├─ CredentialRejected
  │   ├─ SessionLost  SessionEnded  TunnelSilent
  │   ├─ TransportBusy           at its limit of simultaneous attempts or lookups
- │   └─ TransportCrashed        a bug in a guest
+ │   ├─ TransportCrashed        a bug in a guest
+ │   └─ RecordedError           read back from a report: .type_name
  └─ ProtocolError               abstract: whose fault was it
      ├─ LocalProtocolError      ours
      └─ RemoteProtocolError     the peer's
@@ -27,13 +28,12 @@ RacerError
 
 from __future__ import annotations
 
-import enum
-import errno
 import socket
 import ssl
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import anyio
+from racer._reasons import ErrorType, Severity, Stage, foreign, severity_of, vague
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,7 @@ __all__ = (
     "ProtocolError",
     "ProxyRefused",
     "RacerError",
+    "RecordedError",
     "RemoteProtocolError",
     "SessionEnded",
     "SessionLost",
@@ -75,57 +76,8 @@ __all__ = (
 
 _E = TypeVar("_E", bound=BaseException)
 
-# Walks over causes and groups stop here: chains are short, and a hostile or circular one must not cost more.
-_MAX_CAUSES = 1000
-
-
-class ErrorType(enum.StrEnum):
-    """The closed list of reasons an attempt can fail for: `Attempt.error_type`, and `error.type` in telemetry."""
-
-    DNS_FAILURE = "dns_failure"
-    CONNECTION_REFUSED = "connection_refused"
-    CONNECTION_RESET = "connection_reset"
-    HOST_UNREACHABLE = "host_unreachable"
-    TLS_FAILURE = "tls_failure"
-    CERTIFICATE_INVALID = "certificate_invalid"
-    PROXY_REFUSED = "proxy_refused"
-    TARGET_REFUSED = "target_refused"
-    SESSION_LOST = "session_lost"
-    SESSION_ENDED = "session_ended"
-    CREDENTIAL_REJECTED = "credential_rejected"
-    TUNNEL_SILENT = "tunnel_silent"
-    NOT_USABLE = "not_usable"
-    BUSY = "busy"
-    RESOURCE_EXHAUSTED = "resource_exhausted"
-    PERMISSION_DENIED = "permission_denied"
-    PROTOCOL_ERROR = "protocol_error"
-    TIMEOUT = "timeout"
-    CRASHED = "crashed"
-    OTHER = "other"
-
-
-class Stage(enum.StrEnum):
-    """How far an attempt had come. Guests report all but `TLS` and `VERIFY`, which are the race's own."""
-
-    START = "start"
-    RESOLVE = "resolve"
-    CONNECT = "connect"
-    HANDSHAKE = "handshake"
-    TLS = "tls"
-    VERIFY = "verify"
-
-
-class Severity(enum.StrEnum):
-    """What a failure asks of the program that met it; the answer of `classify`."""
-
-    TRANSIENT = "transient"
-    """Trying again later, or elsewhere, may work."""
-    PERMANENT = "permanent"
-    """Trying again without a change will fail again."""
-    ENDED = "ended"
-    """The session is over for good: a new one is needed, this one must not be used or renewed."""
-    CREDENTIAL = "credential"
-    """The credential was rejected: a new one is needed."""
+# Walks over causes and groups stop here: real ones are short, and a hostile one must not cost more.
+_MAX_CAUSES = 20_000
 
 
 class RacerError(Exception):
@@ -182,23 +134,23 @@ class DialError(RacerError, OSError):
         super().__init__(report.explain(self._headline.format(target=report.target)))
         self.report = report
         errors = [a.error for a in report.attempts if isinstance(a.error, Exception)]
+        plural = "" if len(errors) == 1 else "s"
         self.group: ExceptionGroup[Exception] | None = (
-            ExceptionGroup(f"{len(errors)} failed attempts", errors) if errors else None
+            ExceptionGroup(f"{len(errors)} failed attempt{plural}", errors) if errors else None
         )
         self.__cause__ = self.group
-        numbers = {_errno_of(error) for error in errors}
-        if len(numbers) == 1:
-            self.errno = numbers.pop()
+        self.errno = _agreed_errno(self.group) if self.group else None
 
     def find(self, kind: type[_E]) -> _E | None:
-        """Return the first error of `kind` among the causes, looking through causes and groups; else `None`."""
+        """Return the first error of `kind` among the causes, outermost first and in start order; else `None`."""
         if self.group is None:
             return None
         return next((exc for exc in _walk(self.group) if isinstance(exc, kind)), None)
 
-    def __reduce__(self) -> tuple[type[DialError], tuple[RaceReport]]:
-        """Let the error cross a process border: everything follows from the report."""
-        return type(self), (self.report,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let the error cross a process border: everything but its notes follows from the report."""
+        notes = getattr(self, "__notes__", None)
+        return type(self), (self.report,), {"__notes__": list(notes)} if notes else None
 
 
 class AllAttemptsFailed(DialError):
@@ -236,8 +188,9 @@ class TransportError(RacerError):
         """Keep the facts beside the words."""
         super().__init__(message)
         self.transport = transport
-        self.stage = stage
-        self.error_type = error_type or self.default_error_type
+        # Both by value, so that a guest's plain string serves, and an unknown one shows at once.
+        self.stage = None if stage is None else Stage(stage)
+        self.error_type = self.default_error_type if error_type is None else ErrorType(error_type)
 
 
 class NetworkError(TransportError):
@@ -317,6 +270,27 @@ class TransportCrashed(TransportError):
     default_error_type = ErrorType.CRASHED
 
 
+class RecordedError(TransportError):
+    """An error known by its words only: read back from a report, or unable to cross a process border itself.
+
+    Attributes:
+        type_name: the name of the type the error had.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        type_name: str = "RecordedError",
+        *,
+        transport: str = "",
+        stage: Stage | None = None,
+        error_type: ErrorType | None = None,
+    ) -> None:
+        """Keep the name beside the words."""
+        super().__init__(message, transport=transport, stage=stage, error_type=error_type)
+        self.type_name = type_name
+
+
 class ProtocolError(RacerError):
     """A protocol's rules were broken; abstract, since the first question is whose fault it was."""
 
@@ -336,145 +310,134 @@ class RemoteProtocolError(ProtocolError):
     """The peer broke the protocol's rules."""
 
 
-_BY_ERRNO = {
-    errno.ECONNREFUSED: ErrorType.CONNECTION_REFUSED,
-    errno.ECONNRESET: ErrorType.CONNECTION_RESET,
-    errno.ECONNABORTED: ErrorType.CONNECTION_RESET,
-    errno.EPIPE: ErrorType.CONNECTION_RESET,
-    errno.EHOSTUNREACH: ErrorType.HOST_UNREACHABLE,
-    errno.ENETUNREACH: ErrorType.HOST_UNREACHABLE,
-    errno.ENETDOWN: ErrorType.HOST_UNREACHABLE,
-    errno.EADDRNOTAVAIL: ErrorType.HOST_UNREACHABLE,
-    errno.EAFNOSUPPORT: ErrorType.HOST_UNREACHABLE,
-    errno.ETIMEDOUT: ErrorType.TIMEOUT,
-    errno.EMFILE: ErrorType.RESOURCE_EXHAUSTED,
-    errno.ENFILE: ErrorType.RESOURCE_EXHAUSTED,
-    errno.ENOBUFS: ErrorType.RESOURCE_EXHAUSTED,
-    errno.ENOMEM: ErrorType.RESOURCE_EXHAUSTED,
-    errno.EACCES: ErrorType.PERMISSION_DENIED,
-    errno.EPERM: ErrorType.PERMISSION_DENIED,
-}
-
-_SEVERITY = {
-    ErrorType.CREDENTIAL_REJECTED: Severity.CREDENTIAL,
-    ErrorType.SESSION_ENDED: Severity.ENDED,
-    ErrorType.CERTIFICATE_INVALID: Severity.PERMANENT,
-    ErrorType.PERMISSION_DENIED: Severity.PERMANENT,
-    ErrorType.PROTOCOL_ERROR: Severity.PERMANENT,
-    ErrorType.PROXY_REFUSED: Severity.PERMANENT,
-    ErrorType.TARGET_REFUSED: Severity.PERMANENT,
-    ErrorType.CRASHED: Severity.PERMANENT,
-}  # every other reason is transient
-
-_RANK = (Severity.TRANSIENT, Severity.PERMANENT, Severity.ENDED, Severity.CREDENTIAL)
+_RANK = tuple(Severity)
 
 
 def error_type_of(exc: BaseException) -> ErrorType:
     """Return the reason from the closed list that fits `exc` best, looking through causes and groups.
 
-    The outermost error that says anything definite is believed; an error that says nothing of its own (an unknown
-    wrapper) is asked for its causes. An exception nothing is known about is `crashed`, a bare `OSError` is `other`.
+    The outermost error that says anything definite is believed, among the members of a group the gravest (as in
+    `classify`, the first of equals). An error that says nothing of its own, such as an unknown wrapper, is asked for
+    its causes. Where nothing is known it is `other` if an `OSError` or one of racer's own is among them, else
+    `crashed`.
     """
-    for found in _walk(exc):
-        if (kind := _own_error_type(found)) is not None:
-            return kind
-    return ErrorType.OTHER if isinstance(exc, OSError | RacerError) else ErrorType.CRASHED
+    seen: set[int] = set()
+    hints: set[ErrorType | None] = set()
+    level = [exc]
+    while level and len(seen) < _MAX_CAUSES:
+        kinds = [kind for found in level if (kind := _own_error_type(found)) is not None]
+        if kinds:
+            return max(kinds, key=lambda kind: _RANK.index(severity_of(kind)))
+        hints.update(map(_hint, level))
+        seen.update(map(id, level))
+        inner = {id(found): found for outer in level for found in _inside(outer)}
+        level = [found for key, found in inner.items() if key not in seen]
+    known = (kind for kind in (ErrorType.CONNECTION_RESET, ErrorType.OTHER) if kind in hints)
+    return next(known, ErrorType.CRASHED)
 
 
 def classify(exc: BaseException) -> Severity:
     """Return what `exc` asks of the program: `transient`, `permanent`, `ended` or `credential` (R16).
 
     Causes and groups are looked through, the gravest wins (credential > ended > permanent > transient), except that a
-    race without a winner is `transient` if any of its attempts was: another try may find that route open.
+    race without a winner is `transient` if any of its attempts was: another try may find that route open. So is one
+    whose deadline passed, since something had not been tried to its end.
     """
-    return _classify(exc, _MAX_CAUSES)
+    # Bottom up without recursion, each error once: a chain may be deep, and many groups may share it.
+    answers: dict[int, Severity | None] = {}
+    todo = [(exc, False)]
+    while todo:
+        found, complete = todo.pop()
+        if complete:
+            inner = [answers.get(id(child)) for child in _inside(found)]
+            answers[id(found)] = _combined(found, inner)
+        elif id(found) not in answers and len(answers) < _MAX_CAUSES:
+            answers[id(found)] = None  # under way: a circle adds nothing
+            todo.append((found, True))
+            todo.extend((child, False) for child in _inside(found))
+    return answers[id(exc)] or Severity.PERMANENT
 
 
-def _classify(exc: BaseException, budget: int) -> Severity:
-    if isinstance(exc, DialError) and exc.group is not None and budget > 0:
-        children = [_classify(child, budget // 2) for child in exc.group.exceptions]
-        return (
-            Severity.TRANSIENT if Severity.TRANSIENT in children else max(children, key=_RANK.index)
-        )
-    found = [
-        # A race inside a group or behind a cause keeps its own rule.
-        _classify(inner, budget // 2) if isinstance(inner, DialError) and budget > 0 else severity
-        for inner in _walk(exc, into_races=False)
-        if (severity := _own_severity(inner)) is not None
-    ]
-    if found:
-        return max(found, key=_RANK.index)
-    return Severity.TRANSIENT if isinstance(exc, OSError | RacerError) else Severity.PERMANENT
+def _combined(exc: BaseException, inner: list[Severity | None]) -> Severity | None:
+    """Return what `exc` says together with what it holds; `None` when nobody says anything."""
+    if isinstance(exc, DialTimeout):
+        return Severity.TRANSIENT
+    if isinstance(exc, DialError) and inner:
+        # An attempt's error that nothing is known about is a bug in the guest (R15).
+        attempts = [severity or Severity.PERMANENT for severity in inner]
+        if Severity.TRANSIENT in attempts:
+            return Severity.TRANSIENT
+        return max(attempts, key=_RANK.index)
+    said = [severity for severity in (_own_severity(exc), *inner) if severity is not None]
+    return max(said, key=_RANK.index, default=None)
 
 
 def _own_severity(exc: BaseException) -> Severity | None:
     """Return what `exc` says by itself; `None` when it says nothing."""
     if isinstance(exc, ConfigError | NoTransports):
         return Severity.PERMANENT
-    if isinstance(exc, DialError):
-        return Severity.TRANSIENT
-    kind = _own_error_type(exc)
-    if kind is None:
+    kind = _own_error_type(exc) or _hint(exc)
+    return None if kind is None else severity_of(kind)
+
+
+def _own_error_type(exc: BaseException) -> ErrorType | None:
+    """Return the reason `exc` gives by itself; `None` when it gives none."""
+    if isinstance(exc, TransportError):
+        return None if exc.error_type is ErrorType.OTHER else exc.error_type
+    if isinstance(exc, ProtocolError):
+        return ErrorType.PROTOCOL_ERROR
+    if isinstance(exc, DialError) and not isinstance(exc, DialTimeout):
+        return None  # its attempts know better than the errno they share
+    return foreign(exc)
+
+
+def _hint(exc: BaseException) -> ErrorType | None:
+    """Return what `exc` means if none of its causes says anything."""
+    return ErrorType.OTHER if isinstance(exc, RacerError) else vague(exc)
+
+
+def _agreed_errno(exc: BaseException) -> int | None:
+    """Return the errno that everything at the bottom of `exc` has; `None` if one has another or none."""
+    numbers: set[int | None] = set()
+    seen: set[int] = set()
+    todo = [exc]
+    while todo and len(seen) < _MAX_CAUSES:
+        found = todo.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        inner = _inside(found)
+        if (number := _os_errno(found)) is not None or not inner:
+            numbers.add(number)
+        else:
+            todo.extend(inner)
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def _os_errno(exc: BaseException) -> int | None:
+    """Return the errno of `exc` if it is the operating system's; OpenSSL and the resolver number differently."""
+    if not isinstance(exc, OSError) or isinstance(
+        exc, ssl.SSLError | socket.gaierror | socket.herror
+    ):
         return None
-    return _SEVERITY.get(kind, Severity.TRANSIENT)
+    return exc.errno or None
 
 
-def _own_error_type(exc: BaseException) -> ErrorType | None:  # noqa: PLR0911 - a table in code, one row a line
-    """Return the reason `exc` gives by its type or errno alone; `None` when it gives none."""
-    match exc:
-        case TransportError():
-            return None if exc.error_type is ErrorType.OTHER else exc.error_type
-        case ProtocolError():
-            return ErrorType.PROTOCOL_ERROR
-        case DialError():
-            return None
-        # SSLError is an OSError whose errno is OpenSSL's: it has to be asked first.
-        case ssl.SSLCertVerificationError():
-            return ErrorType.CERTIFICATE_INVALID
-        case ssl.SSLError():
-            return ErrorType.TLS_FAILURE
-        case socket.gaierror() | socket.herror():
-            return ErrorType.DNS_FAILURE
-        case TimeoutError():
-            return ErrorType.TIMEOUT
-        case OSError():
-            return _BY_ERRNO.get(exc.errno or 0)
-        case anyio.EndOfStream() | anyio.IncompleteRead():
-            return ErrorType.CONNECTION_RESET
-        case anyio.BrokenResourceError():
-            # anyio wraps the socket's own error in it, which knows better.
-            return None if exc.__cause__ is not None else ErrorType.CONNECTION_RESET
-        case MemoryError():
-            return ErrorType.RESOURCE_EXHAUSTED
-        case _:
-            return None
-
-
-def _errno_of(exc: BaseException) -> int | None:
-    """Return the first errno among `exc` and its causes that is the operating system's own."""
-    for found in _walk(exc):
-        if (
-            isinstance(found, OSError)
-            and not isinstance(found, ssl.SSLError | socket.gaierror)
-            and found.errno
-        ):
-            return found.errno
-    return None
-
-
-def _walk(exc: BaseException, *, into_races: bool = True) -> Iterator[BaseException]:
+def _walk(exc: BaseException) -> Iterator[BaseException]:
     """Yield `exc`, then what it was raised from and what it groups, outermost first, each once, bounded."""
-    queue: list[BaseException] = [exc]
+    queue = deque([exc])
     seen: set[int] = set()
     while queue and len(seen) < _MAX_CAUSES:
-        current = queue.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        if isinstance(current, DialError) and not into_races:
-            continue
-        if isinstance(current, BaseExceptionGroup):
-            queue.extend(current.exceptions)
-        if current.__cause__ is not None:
-            queue.append(current.__cause__)
+        current = queue.popleft()
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            queue.extend(_inside(current))
+
+
+def _inside(exc: BaseException) -> tuple[BaseException, ...]:
+    """Return what `exc` groups and what it was raised from."""
+    if isinstance(exc, DialError):
+        return () if exc.group is None else exc.group.exceptions
+    inner = exc.exceptions if isinstance(exc, BaseExceptionGroup) else ()
+    return inner if exc.__cause__ is None else (*inner, exc.__cause__)
