@@ -4,6 +4,7 @@ Nothing here needs a test framework. Everything runs on asyncio and trio; trio i
 trio clock is asked for.
 
 * `run_virtual`, `virtual_backends`, `VirtualClockEventLoop`: clocks that jump instead of waiting.
+* `stream_pair`, `StreamLedger`: streams in memory that remember how they were closed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from racer.testing._clocks import (
     run_virtual,
     virtual_backends,
 )
+from racer.testing._streams import MemoryStream, StreamLeak, StreamLedger, stream_pair
 
 __all__ = (
     "Backend",
@@ -23,7 +25,11 @@ __all__ = (
     "ClockSettings",
     "DeadlockError",
     "LivelockError",
+    "MemoryStream",
+    "StreamLeak",
+    "StreamLedger",
     "VirtualClockEventLoop",
     "run_virtual",
+    "stream_pair",
     "virtual_backends",
 )

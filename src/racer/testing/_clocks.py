@@ -182,7 +182,8 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
                 raise livelock(self._now, self._clock.max_passes, self._tasks())
             return events
         self._passes = 0
-        if timeout is not None:
+        # anyio.sleep_forever sets a timer at infinity, which is none.
+        if timeout is not None and self._scheduled[0].when() < math.inf:
             return self._jump(poll)
         if self._has_outside():
             events = _wait_really(poll, self._clock.patience)

@@ -235,6 +235,12 @@ def test_a_deadlock_names_who_waits_and_where(
 
 
 @on_both
+def test_sleeping_for_ever_is_a_deadlock_and_not_a_jump_to_infinity(backend: BackendName) -> None:
+    with pytest.raises(DeadlockError, match=r"t=0\.0"):
+        run_virtual(anyio.sleep_forever, backend=backend, clock=IMPATIENT)
+
+
+@on_both
 def test_a_deadlocked_run_still_cleans_up(backend: BackendName) -> None:
     cleaned = []
 
