@@ -1,5 +1,55 @@
-"""Race several ways to reach a host, keep the first that works, and trace every attempt."""
+"""racer connects when the network does not want you to.
+
+`await racer.dial(host)` starts several transports on staggered delays, keeps the first that really works, closes the
+rest, and leaves OpenTelemetry spans that say what every attempt did and why it failed.
+"""
 
 from __future__ import annotations
 
-__all__ = ()
+import importlib
+from typing import TYPE_CHECKING
+
+from racer import abc, errors
+from racer._connection import Connection, ConnectionAttribute
+from racer._dialer import Dialer, DialerStatus, EntrantStatus, aclose, dial, set_default_dialer
+from racer._race import Race
+from racer._report import Attempt, Outcome, RaceReport
+from racer._roster import Entrant
+from racer._version import __version__
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from racer import config, scheduling, testing
+
+__all__ = (
+    "Attempt",
+    "Connection",
+    "ConnectionAttribute",
+    "Dialer",
+    "DialerStatus",
+    "Entrant",
+    "EntrantStatus",
+    "Outcome",
+    "Race",
+    "RaceReport",
+    "__version__",
+    "abc",
+    "aclose",
+    "config",
+    "dial",
+    "errors",
+    "scheduling",
+    "set_default_dialer",
+    "testing",
+)
+
+_LAZY = frozenset({"config", "scheduling", "testing"})
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Load a public room when it is first named, so that `import racer` stays cheap."""
+    if name in _LAZY:
+        return importlib.import_module(f"racer.{name}")
+    msg = f"module 'racer' has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -77,7 +77,6 @@ class Schedule:
         self._stagger = stagger
         self._eager = eager
         self._begun = now
-        self._skipped = 0.0
         self._paused_at: float | None = None
         self._tier = 0
         self._tier_opened = now
@@ -142,7 +141,7 @@ class Schedule:
         if LaneState.ARRIVED not in self._states and LaneState.HELD not in self._states:
             times += [self._due_at(index) for index in self._queue()[:1]]
         earliest = min(times)
-        return None if earliest == math.inf else earliest + self._skipped
+        return None if earliest == math.inf else earliest
 
     def expire(self, now: float) -> tuple[int, ...]:
         """Return the running lanes whose own time is over; they have failed from now on."""
@@ -184,14 +183,20 @@ class Schedule:
             self._paused_at = now
 
     def resume(self, now: float) -> None:
-        """Let the race's clock go on from where it stood."""
-        if self._paused_at is not None:
-            self._skipped += now - self._paused_at
-            self._paused_at = None
+        """Let the race's clock go on from where it stood: all that lies ahead comes that much later."""
+        if self._paused_at is None:
+            return
+        pause = now - self._paused_at
+        self._paused_at = None
+        # Moving the marks, not the clock, keeps "the time next_timeout() named has come" exact in floating point.
+        self._begun += pause
+        self._tier_opened += pause
+        self._last_start += pause
+        for index in self._started:
+            self._started[index] += pause
 
     def _clock(self, now: float) -> float:
-        """Return the race's own time: the caller's, less what was paused."""
-        return (now if self._paused_at is None else self._paused_at) - self._skipped
+        return now if self._paused_at is None else self._paused_at
 
     def _leave(self, index: int, before: LaneState, after: LaneState) -> None:
         if self._states[index] is not before:

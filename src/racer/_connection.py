@@ -1,0 +1,140 @@
+"""What leaves a race: a stream, or a route for requests, that knows how it came about."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from anyio import TypedAttributeSet, typed_attribute
+from anyio.abc import AsyncResource, ByteStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from racer._host import LoopHost
+    from racer._report import RaceReport
+    from racer._roster import Lease
+    from racer.abc import RequestRoute
+
+__all__ = ("Connection", "ConnectionAttribute", "ReportBox", "RoutedConnection")
+
+
+class ConnectionAttribute(TypedAttributeSet):
+    """What a `Connection` answers through anyio's typed attributes, beside those of the stream in it."""
+
+    transport_name: str = typed_attribute()
+    report: RaceReport = typed_attribute()
+
+
+class ReportBox:
+    """Holds a race's report: a snapshot while the race goes on, the last word after its verdict."""
+
+    __slots__ = ("report",)
+
+    def __init__(self, report: RaceReport) -> None:
+        """Begin with a snapshot."""
+        self.report = report
+
+
+class _Finisher:
+    """What both kinds of finisher share: whose it is, how it came about, and that it must not be dropped open."""
+
+    def __init__(
+        self,
+        resource: Any,  # noqa: ANN401 - a stream or a route
+        *,
+        name: str,
+        box: ReportBox,
+        lease: Lease,
+        host: LoopHost,
+        owner: object,
+    ) -> None:
+        """Take the resource and the lease over."""
+        self._resource = resource
+        self._name = name
+        self._box = box
+        self._lease = lease
+        self._host = host
+        self._owner = owner  # a dialer must not be collected while something it made is in use
+        self._open = True
+
+    @property
+    def transport_name(self) -> str:
+        """The name of the entrant that won."""
+        return self._name
+
+    @property
+    def report(self) -> RaceReport:
+        """The race as data; while a `Dialer.race()` still runs, what is known so far."""
+        return self._box.report
+
+    async def aclose(self) -> None:
+        """Close all the way down; may be called twice. Under cancellation it closes by force."""
+        self._open = False
+        try:
+            await self._resource.aclose()
+        finally:
+            self._lease.release()
+
+    def __repr__(self) -> str:
+        """Say which transport carries it, and nothing of the target."""
+        return f"<{type(self).__name__} by {self._name!r}{'' if self._open else ', closed'}>"
+
+    def __del__(self) -> None:
+        """Warn, and close by force, when it was dropped open."""
+        if getattr(self, "_open", False):
+            self._open = False
+            self._host.drop_from_anywhere(self._resource, self._name, self._lease.release)
+            warnings.warn(
+                f"{self!r} was dropped without aclose()", ResourceWarning, source=self, stacklevel=1
+            )
+
+
+class Connection(_Finisher, ByteStream):
+    """A byte stream that won a race. Whoever holds it closes it.
+
+    A `ResourceWarning` is given for one that is dropped open, and it is closed by force then.
+    """
+
+    _resource: ByteStream
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        """The attributes of the stream within, and racer's own."""
+        return {
+            **self._resource.extra_attributes,
+            ConnectionAttribute.transport_name: lambda: self._name,
+            ConnectionAttribute.report: lambda: self._box.report,
+        }
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        """Return at least one and at most `max_bytes` bytes.
+
+        Raises:
+            anyio.EndOfStream: the peer ended its side.
+            anyio.ClosedResourceError: it was closed here.
+            anyio.BrokenResourceError: the path broke.
+        """
+        return await self._resource.receive(max_bytes)
+
+    async def send(self, item: bytes) -> None:
+        """Send all of `item`.
+
+        Raises:
+            anyio.ClosedResourceError, anyio.BrokenResourceError: as in `receive`.
+        """
+        await self._resource.send(item)
+
+    async def send_eof(self) -> None:
+        """End this side's direction; TLS has no such thing and raises `NotImplementedError`."""
+        await self._resource.send_eof()
+
+
+class RoutedConnection(_Finisher, AsyncResource):
+    """A route for requests that won a race of kind `any` or `request`. Whoever holds it closes it."""
+
+    _resource: RequestRoute[Any, Any]
+
+    async def handle(self, request: Any) -> Any:  # noqa: ANN401 - the HTTP library's own types
+        """Return the response to `request`; its body is the caller's to close."""
+        return await self._resource.handle(request)

@@ -1,0 +1,479 @@
+"""Where attempts, cleanups and session drivers live: one keeper task per dialer and event loop (R17 to R22).
+
+The one file that may import asyncio and trio: spawning a task that belongs to no caller, and reaching a loop from a
+finalizer, are the two things anyio has no word for.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import enum
+import logging
+import os
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVarTuple
+
+import anyio
+from anyio.lowlevel import current_token
+
+from racer import abc
+from racer._cleanup import Cleanups, close_within
+from racer.errors import DialerClosed, WrongLoop
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from anyio.abc import TaskGroup
+    from opentelemetry.metrics import Meter
+    from opentelemetry.trace import Tracer
+
+    from racer._cleanup import Closable
+
+__all__ = ("END_TIMEOUT", "LoopHost", "current_loop", "find_exit", "is_closed_loop")
+
+_Args = TypeVarTuple("_Args")
+
+logger = logging.getLogger("racer.host")
+
+END_TIMEOUT: Final = 3.0
+"""Seconds `aclose()` takes at most, whatever guests do (R19)."""
+
+_GOODBYE: Final = 1.0  # seconds a guest's own aclose() may take
+_ORDERLY: Final = 2.5  # seconds until, at the end, what is still being closed is closed by force
+
+# asyncio keeps only weak references to its tasks. Trio's runner holds its own.
+_keepers: set[asyncio.Task[None]] = set()
+
+
+def current_loop() -> object:
+    """Return what identifies the running event loop: asyncio's loop, or trio's token.
+
+    Raises:
+        anyio.NoEventLoopError: none runs in this thread.
+    """
+    return current_token().native_token
+
+
+def is_closed_loop(loop: object) -> bool:
+    """Return whether an asyncio loop was closed, by whatever means. A trio run always ends its tasks itself."""
+    is_closed = getattr(loop, "is_closed", None)
+    return bool(is_closed is not None and is_closed())
+
+
+def find_exit(exc: BaseException) -> BaseException | None:
+    """Return the `SystemExit` or `KeyboardInterrupt` in `exc`, bare, when there is one (R20)."""
+    if isinstance(exc, SystemExit | KeyboardInterrupt):
+        return exc
+    if isinstance(exc, BaseExceptionGroup):
+        return next(
+            (found for inner in exc.exceptions if (found := find_exit(inner)) is not None), None
+        )
+    return None
+
+
+class _State(enum.Enum):
+    NEW = "new"
+    OPEN = "open"
+    CLOSING = "closing"
+    ENDED = "ended"
+
+
+class Abortable(Protocol):
+    """A race, as the host sees it."""
+
+    def abort(self, why: str) -> None:
+        """End now: the host is going away; synchronous."""
+
+
+class LoopHost(abc.Host):
+    """The home of everything that outlives a call. Making one touches no loop; its first use binds it.
+
+    Args:
+        tracer: for guests.
+        meter: for guests.
+        max_cleanups: as in R22.
+        on_cleanup: told of each cleanup that ended: the transport's name, and seconds.
+        goodbyes: called once at the end; gives the guests' `aclose` functions by name.
+
+    Attributes:
+        cleanups: what is being closed now.
+        on_end: called once when the host has ended, in its loop; must not raise.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer: Tracer,
+        meter: Meter,
+        max_cleanups: int,
+        on_cleanup: Callable[[str, float], None],
+        goodbyes: Callable[[], dict[str, Callable[[], Awaitable[None]]]],
+    ) -> None:
+        """Keep the arguments; nothing starts."""
+        self._tracer = tracer
+        self._meter = meter
+        self._goodbyes = goodbyes
+        self.on_end: Callable[[], None] | None = None
+        self.cleanups = Cleanups(limit=max_cleanups, on_done=on_cleanup)
+        self._state = _State.NEW
+        # Weak, since a registry keyed by the loop must not keep the loop alive through its own value (R18).
+        self._loop: weakref.ref[Any] | None = None
+        self._pid = 0
+        self._group: TaskGroup | None = None
+        self._ready: anyio.Event | None = None
+        self._closing: anyio.Event | None = None
+        self._ended: anyio.Event | None = None
+        self._watching = False
+        self._races: dict[Abortable, None] = {}
+        self._running: dict[int, str] = {}
+        self._last_id = 0
+
+    @property
+    def tracer(self) -> Tracer:
+        """The dialer's tracer."""
+        return self._tracer
+
+    @property
+    def meter(self) -> Meter:
+        """The dialer's meter."""
+        return self._meter
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether first use has bound it to a loop and process."""
+        return self._loop is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its keeper runs and takes tasks."""
+        return self._group is not None and self._state is _State.OPEN
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self._state in {_State.CLOSING, _State.ENDED}
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it cannot serve here any more: it has ended, or this is a forked child."""
+        return self.is_ended or (self._loop is not None and self._pid != os.getpid())
+
+    def check(self) -> None:
+        """Raise unless this is the loop, thread and process the host is bound to, and it has not ended.
+
+        Raises:
+            WrongLoop: says which of them differs.
+            DialerClosed: the host has ended.
+        """
+        if self._loop is not None:
+            self._check_place()
+        if self.is_ended:
+            msg = "this dialer is closed; make a new one"
+            raise DialerClosed(msg)
+
+    def _check_place(self) -> None:
+        if self._pid != os.getpid():
+            msg = (
+                f"this dialer belongs to process {self._pid}, this is process {os.getpid()}: "
+                "after a fork the child makes a dialer of its own"
+            )
+            raise WrongLoop(msg)
+        owner = self._loop() if self._loop is not None else None
+        try:
+            here = current_loop()
+        except RuntimeError:  # anyio.NoEventLoopError, and what older releases raised
+            here = None
+        if here is None:
+            msg = "this dialer is bound to an event loop, and none runs in this thread; call it from that loop"
+            raise WrongLoop(msg)
+        if here is not owner:
+            msg = (
+                "this dialer is bound to another event loop; make one dialer per loop, or use racer.dial(), "
+                "which keeps one for each"
+            )
+            raise WrongLoop(msg)
+
+    async def ensure(self) -> None:
+        """Bind to the running loop and process, once, and have the keeper running.
+
+        Raises:
+            WrongLoop: bound elsewhere.
+            DialerClosed: ended.
+        """
+        self.check()
+        if self._group is not None:
+            return
+        if self._state is _State.NEW:
+            self._state = _State.OPEN
+            self._loop = weakref.ref(current_loop())
+            self._pid = os.getpid()
+            self._ready, self._closing, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
+            _spawn_keeper(self._keep)
+        ready = self._ready
+        if ready is not None:
+            await ready.wait()
+        self.check()
+
+    def start_soon(self, fn: Callable[[*_Args], Awaitable[Any]], *args: *_Args, name: str) -> None:
+        """Start a guest's long-lived task, in an empty context."""
+        self.check()
+        contextvars.Context().run(self._spawn_in_group, fn, args, name)
+
+    def start_in(
+        self,
+        context: contextvars.Context,
+        fn: Callable[[*_Args], Awaitable[Any]],
+        *args: *_Args,
+        name: str,
+    ) -> None:
+        """Start a task that sees `context` (R21)."""
+        context.run(self._spawn_in_group, fn, args, name)
+
+    def _spawn_in_group(
+        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str
+    ) -> None:
+        if self._group is None:
+            msg = "this dialer has ended"
+            raise DialerClosed(msg)
+        self._group.start_soon(self._border, fn, args, name, name=name)
+
+    async def _border(
+        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str
+    ) -> None:
+        """Run one hosted task and let nothing out of it (R20).
+
+        Also no cancellation: on asyncio a task that ends by a native cancel of its own would take its whole group, and
+        so every other dial, with it. Nothing runs after the swallowed exception; the task just ends.
+        """
+        self._last_id += 1
+        key = self._last_id
+        self._running[key] = name
+        try:
+            await fn(*args)
+        except Exception:
+            logger.exception("hosted task %r failed", name)
+        except BaseException as exc:  # noqa: BLE001 - see above
+            if find_exit(exc) is not None:
+                logger.critical(
+                    "hosted task %r raised %r, and nobody waits for it", name, type(exc).__name__
+                )
+        finally:
+            self._running.pop(key, None)
+
+    def enter_race(self, race: Abortable) -> None:
+        """Remember a race, so that the host's end ends it."""
+        self._races[race] = None
+
+    def leave_race(self, race: Abortable) -> None:
+        """Forget a race that is over."""
+        self._races.pop(race, None)
+
+    @property
+    def races(self) -> int:
+        """How many races are under way."""
+        return len(self._races)
+
+    def watch(self) -> None:
+        """Have somebody warn of leftovers that take too long; synchronous and cheap when somebody already does."""
+        if self._watching or self._group is None or not len(self.cleanups):
+            return
+        self._watching = True
+        contextvars.Context().run(self._spawn_in_group, self._watch, (), "racer cleanup watch")
+
+    async def _watch(self) -> None:
+        try:
+            await self.cleanups.watch()
+        finally:
+            self._watching = False
+
+    def close_soon(
+        self, resource: Closable, transport_name: str, context: contextvars.Context
+    ) -> _Closer | None:
+        """Take over `resource` and close it, bounded; synchronous. Without a living keeper nothing can be done."""
+        if self._group is None:
+            logger.debug(
+                "a stream of transport %r outlived its dialer and was dropped", transport_name
+            )
+            return None
+        closer = _Closer(self, resource, transport_name, anyio.current_time())
+        self.cleanups.add(closer)
+        self.start_in(context, closer.run, name=f"racer close {transport_name}")
+        self.watch()
+        return closer
+
+    def drop_from_anywhere(
+        self, resource: Closable, transport_name: str, release: Callable[[], None]
+    ) -> None:
+        """Close `resource` soon, then `release`; for finalizers, which run in any thread at any moment. Never raises."""
+        self._call_from_anywhere(self._drop, resource, transport_name, release)
+
+    def _drop(self, resource: Closable, transport_name: str, release: Callable[[], None]) -> None:
+        closer = self.close_soon(resource, transport_name, contextvars.Context())
+        if closer is not None:
+            closer.force()
+        release()
+
+    def _call_from_anywhere(self, fn: Callable[[*_Args], object], *args: *_Args) -> None:
+        loop = self._loop() if self._loop is not None else None
+        if loop is None or self._pid != os.getpid():
+            return
+        # asyncio's loop and trio's token, each with its own word for the same thing.
+        call_soon = getattr(loop, "call_soon_threadsafe", None) or getattr(
+            loop, "run_sync_soon", None
+        )
+        try:
+            if call_soon is not None:
+                call_soon(fn, *args)
+        except Exception:  # noqa: BLE001 - the loop is gone: RuntimeError on asyncio, RunFinishedError on trio
+            logger.debug("the loop of a dropped stream or dialer has ended")
+
+    def end_from_anywhere(self) -> None:
+        """Begin the end; for finalizers, which run in any thread at any moment. Never raises."""
+        self._call_from_anywhere(self._begin_end)
+
+    def _begin_end(self) -> None:
+        if self._state is _State.OPEN and self._closing is not None:
+            self._state = _State.CLOSING
+            self._abort_races("the dialer was dropped")
+            self._closing.set()
+
+    async def aclose(self) -> None:
+        """End: guests say goodbye, streams are closed; returns within `END_TIMEOUT` also under cancellation.
+
+        May be called twice; the second call waits for the first.
+
+        Raises:
+            WrongLoop: bound elsewhere.
+        """
+        if self._loop is not None and self._state is not _State.ENDED:
+            self._check_place()
+        elif self._loop is None and self._state is _State.NEW:
+            await self.ensure()  # guests that were never started still have an aclose()
+        closing, ended = self._closing, self._ended
+        if closing is None or ended is None:
+            return
+        if self._state is _State.OPEN:
+            self._state = _State.CLOSING
+            self._abort_races("the dialer was closed")
+            closing.set()
+        with anyio.move_on_after(END_TIMEOUT, shield=True) as scope:
+            await ended.wait()
+        if scope.cancelled_caught:
+            stuck = ", ".join(sorted(set(self._running.values()))) or "a guest's aclose()"
+            logger.warning(
+                "the dialer's end did not wait longer than %.1f s for: %s", END_TIMEOUT, stuck
+            )
+
+    async def _keep(self) -> None:
+        """Own the task group until the end is asked for, or the loop ends."""
+        closing = self._closing
+        assert closing is not None
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                if self._ready is not None:
+                    self._ready.set()
+                try:
+                    await closing.wait()
+                except BaseException:
+                    # The loop ends without aclose(): one bounded chance for guests to say goodbye.
+                    self._state = _State.CLOSING
+                    self._abort_races("the event loop ended under the dialer")
+                    with anyio.move_on_after(_GOODBYE, shield=True):
+                        await self._say_goodbye(_GOODBYE)
+                    raise
+                with anyio.move_on_after(_ORDERLY) as scope:
+                    await self._say_goodbye(_GOODBYE)
+                    await self.cleanups.drained()
+                if scope.cancelled_caught:
+                    self.cleanups.force_all()
+                group.cancel_scope.cancel()
+        except Exception:
+            logger.exception("the dialer's keeper failed")
+        finally:
+            self._end()
+
+    async def _say_goodbye(self, limit: float) -> None:
+        """Run every guest's aclose at the same time, each bounded; an error in one is logged and hurts no other."""
+
+        async def one(name: str, aclose: Callable[[], Awaitable[None]]) -> None:
+            with anyio.move_on_after(limit) as scope:
+                try:
+                    await aclose()
+                except Exception:
+                    logger.exception("closing transport %r failed", name)
+            if scope.cancelled_caught:
+                logger.warning("transport %r did not close within %.1f s", name, limit)
+
+        goodbyes = self._goodbyes()
+        if goodbyes:
+            async with anyio.create_task_group() as group:
+                for name, aclose in goodbyes.items():
+                    group.start_soon(self._border, one, (name, aclose), f"aclose of {name}")
+
+    def _abort_races(self, why: str) -> None:
+        for race in list(self._races):
+            race.abort(why)
+
+    def _end(self) -> None:
+        """Let go of everything that leads to the loop."""
+        self._state = _State.ENDED
+        self._abort_races("the event loop ended under the dialer")
+        self._group = None
+        if self._ready is not None:
+            self._ready.set()
+        if self._ended is not None:
+            self._ended.set()
+        self._ready = self._closing = self._ended = None
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
+
+
+class _Closer:
+    """Closes one stream that a race handed to the host."""
+
+    def __init__(self, host: LoopHost, resource: Closable, transport_name: str, now: float) -> None:
+        self.transport_name = transport_name
+        self.decided_at = now
+        self._host = host
+        self._resource = resource
+        self._scope = anyio.CancelScope()
+
+    def force(self) -> None:
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        try:
+            await close_within(self._resource, scope=self._scope)
+        finally:
+            self._host.cleanups.discard(self, anyio.current_time())
+
+
+def _spawn_keeper(keep: Callable[[], Awaitable[None]]) -> None:
+    """Start the keeper as a child of nobody, in an empty context."""
+    if _is_trio(current_loop()):
+        import trio  # noqa: PLC0415 - asyncio's users do not have it
+
+        trio.lowlevel.spawn_system_task(keep, name="racer keeper", context=contextvars.Context())
+        return
+    import asyncio  # noqa: PLC0415 - trio's users do not need it
+
+    # A loop that was closed without ending its tasks can no longer say so itself.
+    _keepers.difference_update([task for task in _keepers if task.get_loop().is_closed()])
+    task = asyncio.get_running_loop().create_task(
+        _as_coroutine(keep), name="racer keeper", context=contextvars.Context()
+    )
+    _keepers.add(task)
+    task.add_done_callback(_keepers.discard)
+
+
+async def _as_coroutine(keep: Callable[[], Awaitable[None]]) -> None:
+    await keep()
+
+
+def _is_trio(loop: object) -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and isinstance(loop, trio.lowlevel.TrioToken)

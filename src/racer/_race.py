@@ -1,0 +1,446 @@
+"""The hands of a race: they do what the schedule says, and fix every outcome at one synchronous instant (R10).
+
+A `Race` never runs anything in the caller's task but its own waiting. Attempts live in the dialer's host; the caller's
+task starts them, waits for their word, takes a stream out of a slot. So whatever cancels the caller meets only that
+wait, and leaving it (`_finish`) is synchronous.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from racer._attempt import Run, is_crash, log_crash
+from racer._connection import Connection, ReportBox, RoutedConnection
+from racer._report import Attempt, Outcome, RaceReport
+from racer._schedule import Lane, Schedule
+from racer.abc import RequestTransport
+from racer.errors import (
+    AllAttemptsFailed,
+    DialerClosed,
+    DialError,
+    DialTimeout,
+    ErrorType,
+    NoTransports,
+    error_type_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+    from typing import Self
+
+    from anyio.abc import ByteStream
+
+    from racer._host import LoopHost
+    from racer._roster import Place, Roster
+    from racer._spans import Telemetry
+    from racer._target import Target
+    from racer._tls import Contexts
+
+__all__ = ("Finisher", "Race")
+
+Finisher = Connection | RoutedConnection
+
+logger = logging.getLogger("racer.race")
+
+_TOLD: frozenset[Outcome] = frozenset(
+    {Outcome.CONNECTED, Outcome.CONNECT_FAILED, Outcome.TIMED_OUT}
+)
+
+
+class Race:
+    """One race, for who needs more than its first finisher: `async with dialer.race(...) as race: async for conn in race`.
+
+    It is demand-driven. A finisher that was handed out counts as running until the next is asked for, and asking says
+    "that one did not do". Meanwhile the race's clock stands still and nothing new starts, while attempts under way go on.
+    Leaving the context cancels them and closes what nobody took; streams that were handed out belong to the consumer,
+    also when the body raises.
+
+    Not for use from several tasks at once. Made by `Dialer.race`.
+    """
+
+    def __init__(
+        self,
+        *,
+        owner: object,
+        host: LoopHost,
+        roster: Roster,
+        places: list[tuple[Place, str | None]],
+        target: Target,
+        timeout: float,
+        check: Callable[[ByteStream], Awaitable[bool | None]] | None,
+        contexts: Contexts,
+        telemetry: Telemetry,
+    ) -> None:
+        """Keep the arguments; nothing starts before the race is entered."""
+        self._owner = owner
+        self._host = host
+        self._roster = roster
+        self._target = target
+        self._timeout = timeout
+        self._check = check
+        self._contexts = contexts
+        self._telemetry = telemetry
+        self._places = [place for place, reason in places if reason is None]
+        self._ineligible = [(place, reason) for place, reason in places if reason is not None]
+        self._runs: dict[int, Run] = {}
+        self._news: list[Run] = []
+        self._wake: anyio.Event | None = None
+        self._begun = False
+        self._over = False
+        self._abort_reason: str | None = None
+        self._held: int | None = None
+        self._handed_out = 0
+        self._winner: str | None = None
+        self._box: ReportBox | None = None
+
+    @property
+    def report(self) -> RaceReport:
+        """The race as data: what is known so far, and after its end all of it.
+
+        Raises:
+            RuntimeError: the race was not entered yet.
+        """
+        if self._box is None or not self._over:
+            if not self._begun:
+                msg = "this race has not begun: use 'async with'"
+                raise RuntimeError(msg)
+            return self._snapshot(Outcome.CONNECTED if self._handed_out else Outcome.NOT_STARTED)
+        return self._box.report
+
+    async def __aenter__(self) -> Self:
+        """Begin: what is due starts.
+
+        Raises:
+            NoTransports: no entrant serves the target.
+            WrongLoop, DialerClosed: as `Dialer.dial`.
+        """
+        await self._host.ensure()
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """End: cancel what is under way and close what nobody took, in the host; waits for nothing."""
+        self._finish(Outcome.CONNECTED if self._handed_out else Outcome.CANCELLED)
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> Finisher:
+        """Return the next finisher, which is the caller's to close; the one before "did not do".
+
+        Raises:
+            StopAsyncIteration: nothing more comes, and at least one was handed out.
+            AllAttemptsFailed, DialTimeout: nothing more comes, and none was.
+        """
+        if not self._begun or self._over:
+            if self._begun and self._handed_out:
+                raise StopAsyncIteration
+            msg = (
+                "this race is over" if self._begun else "this race has not begun: use 'async with'"
+            )
+            raise RuntimeError(msg)
+        try:
+            return await self._next()
+        except DialError:
+            if self._handed_out:
+                raise StopAsyncIteration from None
+            raise
+
+    async def first(self) -> Finisher:
+        """Run the whole race and return its winner, for `Dialer.dial`; the host must be ready.
+
+        Raises:
+            NoTransports, AllAttemptsFailed, DialTimeout, DialerClosed: no winner.
+        """
+        self._begin()
+        try:
+            finisher = await self._next()
+        except BaseException:
+            self._finish(Outcome.CANCELLED)
+            raise
+        self._finish(Outcome.CONNECTED)
+        return finisher
+
+    def abort(self, why: str) -> None:
+        """End now: the host is going away (R19). Whoever waits gets `DialerClosed`."""
+        self._abort_reason = why
+        self._ring()
+
+    def _begin(self) -> None:
+        now = anyio.current_time()
+        self._begun = True
+        self._started = now
+        self._trace = self._telemetry.begin(self._target, now)
+        if not self._places:
+            self._finish(Outcome.INELIGIBLE)
+            report = self.report
+            raise NoTransports(report.explain(f"no transport serves {self._target}"), report)
+        lanes = [
+            Lane(
+                start_delay=place.start_delay,
+                tier=place.tier,
+                timeout=place.lodger.guest.traits.attempt_timeout,
+            )
+            for place in self._places
+        ]
+        self._schedule = Schedule(lanes, now=now, timeout=self._timeout)
+        self._host.enter_race(self)
+        if not self._contexts.has(self._target):
+            # Reading the trust store takes as long as a near connection: let both go on side by side.
+            self._host.start_in(
+                contextvars.Context(), self._contexts.get, self._target, name="racer trust store"
+            )
+        self._start_due(now)
+
+    def _start_due(self, now: float) -> None:
+        while due := self._schedule.start_due(now):
+            for index in due:
+                self._start(index, now)
+
+    def _start(self, index: int, now: float) -> None:
+        place = self._places[index]
+        trace = self._trace.attempt(
+            place.name, index=len(self._runs), start_delay=place.start_delay, now=now
+        )
+        busy = place.busy()
+        run = Run(
+            place=place,
+            index=index,
+            lease=self._roster.lease(place),
+            target=self._target,
+            check=self._check,
+            contexts=self._contexts,
+            host=self._host,
+            trace=trace,
+            settle=self._settled,
+            now=now,
+        )
+        self._runs[index] = run
+        if busy is not None:
+            run.fail_at_once(busy, now)
+            self._schedule.failed(index)
+        else:
+            self._host.start_in(run.context, run.run, name=f"racer attempt {place.name}")
+
+    def _settled(self, run: Run) -> None:
+        """Take an attempt's word, in the attempt's own task; the dialing task acts on it when it next runs (R8)."""
+        self._news.append(run)
+        if run.error is not None and is_crash(run.error):
+            log_crash(run.place.name, run.error, redacted=self._telemetry.redact is not False)
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+
+    async def _next(self) -> Finisher:
+        now = anyio.current_time()
+        if self._held is not None:
+            self._schedule.resume(now)
+            self._schedule.dismiss(self._held)
+            self._held = None
+        while True:
+            self._take_news()
+            if self._abort_reason is not None:
+                raise DialerClosed(self._abort_reason)
+            if (index := self._schedule.take()) is not None:
+                # A cancellation that came in the same instant wins: the stream is still in its slot, and is closed (R9).
+                await anyio.lowlevel.checkpoint_if_cancelled()
+                return self._hand_out(index)
+            now = anyio.current_time()
+            self._end_if_over(now)
+            for late in self._schedule.expire(now):
+                self._runs[late].decide(Outcome.TIMED_OUT, now)
+            self._start_due(now)
+            if not self._schedule.is_exhausted:
+                await self._wait()
+
+    def _take_news(self) -> None:
+        news, self._news = self._news, []
+        leaving: BaseException | None = None
+        for run in news:
+            if run.has_arrived:
+                self._schedule.arrived(run.index)
+            else:
+                self._schedule.failed(run.index)
+            leaving = leaving or run.exit
+            run.exit = None
+        if leaving is not None:
+            try:
+                raise leaving
+            finally:
+                del leaving, news, run
+
+    def _end_if_over(self, now: float) -> None:
+        outcome: Outcome
+        kind: type[DialError]
+        if self._schedule.is_exhausted:
+            outcome, kind = Outcome.CONNECT_FAILED, AllAttemptsFailed
+        elif self._schedule.is_expired(now):
+            outcome, kind = Outcome.TIMED_OUT, DialTimeout
+        else:
+            return
+        self._finish(outcome)
+        error = kind(self.report)
+        try:
+            raise error
+        finally:
+            del error  # or this frame and the error would keep each other alive (R13)
+
+    async def _wait(self) -> None:
+        """Wait for news, or until the schedule wants to look again."""
+        self._wake = wake = anyio.Event()
+        deadline = self._schedule.next_timeout()
+        try:
+            with anyio.CancelScope(deadline=math.inf if deadline is None else deadline) as scope:
+                await wake.wait()
+            if scope.cancelled_caught:
+                # What lands in the same instant as a timer counts (R14), and nothing starts beside a win (R5).
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self._wake = None
+
+    def _hand_out(self, index: int) -> Finisher:
+        run = self._runs[index]
+        resource, run.resource = run.resource, None
+        now = anyio.current_time()
+        run.decide(Outcome.CONNECTED, now)
+        self._held = index
+        self._handed_out += 1
+        self._winner = run.place.name
+        self._schedule.pause(now)
+        if self._box is None:
+            self._box = ReportBox(self._snapshot(Outcome.CONNECTED))
+        kind: type[Connection | RoutedConnection] = (
+            RoutedConnection if isinstance(run.lease.lodger.guest, RequestTransport) else Connection
+        )
+        return kind(
+            resource,
+            name=run.place.name,
+            box=self._box,
+            lease=run.lease,
+            host=self._host,
+            owner=self._owner,
+        )
+
+    def _finish(self, outcome: Outcome) -> None:
+        """Fix what is not fixed yet, end every span, let the host clean up: the verdict. Synchronous; once."""
+        if self._over or not self._begun:
+            return
+        self._over = True
+        now = anyio.current_time()
+        undecided = {
+            Outcome.CONNECTED: Outcome.LOST_RACE,
+            Outcome.TIMED_OUT: Outcome.TIMED_OUT,
+        }.get(outcome, Outcome.CANCELLED)
+        for run in self._runs.values():
+            if run.outcome is None:
+                self._dispose(run, undecided, now)
+        report = self._snapshot(outcome)
+        if self._box is None:
+            self._box = ReportBox(report)
+        if outcome is Outcome.CONNECTED:
+            for attempt in report.attempts:
+                _drop_tracebacks(attempt.error)
+        self._box.report = report
+        self._tell(report, now)
+        self._host.leave_race(self)
+        for run in self._runs.values():
+            run.error = None
+        self._runs.clear()
+        self._news.clear()
+
+    def _dispose(self, run: Run, outcome: Outcome, now: float) -> None:
+        run.decide(outcome, now)
+        resource, run.resource = run.resource, None
+        if resource is not None:
+            self._host.close_soon(resource, run.place.name, run.context)
+            run.lease.release()
+
+    def _tell(self, report: RaceReport, now: float) -> None:
+        """End the spans and let the guests learn; a guest's error here is logged and changes nothing."""
+        for run in self._runs.values():
+            attempt = report[run.place.name]
+            run.trace.end(attempt, began=self._started)
+            run.place.last = attempt
+            if attempt.outcome in _TOLD:
+                try:
+                    run.lease.lodger.guest.observe(attempt)
+                except Exception:
+                    logger.exception("transport %r failed to observe an attempt", run.place.name)
+        self._trace.end(report, now)
+
+    def _snapshot(self, outcome: Outcome) -> RaceReport:
+        """Return the race as data, as it is now."""
+        now = anyio.current_time()
+        attempts = [self._attempt_of(run) for run in self._runs.values()]
+        begun = {id(run.place) for run in self._runs.values()}
+        waiting = sorted(
+            (place for place in self._places if id(place) not in begun),
+            key=lambda one: (one.tier, one.start_delay),
+        )
+        attempts += [_idle(place, Outcome.NOT_STARTED, None) for place in waiting]
+        attempts += [_idle(place, Outcome.INELIGIBLE, reason) for place, reason in self._ineligible]
+        return RaceReport(
+            target=str(self._target),
+            tls=self._target.tls is not False,
+            outcome=outcome,
+            winner=self._winner,
+            duration=now - self._started,
+            timeout=self._timeout,
+            started=self._trace.started,
+            attempts=tuple(attempts),
+        )
+
+    def _attempt_of(self, run: Run) -> Attempt:
+        failed = run.outcome in {Outcome.CONNECT_FAILED, Outcome.TIMED_OUT}
+        kind = error_type_of(run.error) if run.error is not None else ErrorType.CRASHED
+        return Attempt(
+            transport=run.place.name,
+            outcome=run.outcome or Outcome.NOT_STARTED,
+            stage=run.stage,
+            error=run.error if failed else None,
+            error_type=kind if failed else None,
+            start_delay=run.place.start_delay,
+            tier=run.place.tier,
+            started_at=run.started_at - self._started,
+            finished_at=None if run.outcome is None else run.decided_at - self._started,
+            peer=run.peer,
+        )
+
+
+def _idle(place: Place, outcome: Outcome, reason: str | None) -> Attempt:
+    return Attempt(
+        transport=place.name,
+        outcome=outcome,
+        reason=reason,
+        start_delay=place.start_delay,
+        tier=place.tier,
+    )
+
+
+def _drop_tracebacks(exc: BaseException | None) -> None:
+    """Take the tracebacks off an error and all that is behind it: a won race keeps causes, not frames (R13)."""
+    todo: list[Any] = [exc]
+    seen: set[int] = set()
+    while todo:
+        current = todo.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        current.__traceback__ = None
+        todo += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            todo += current.exceptions

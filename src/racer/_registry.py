@@ -1,0 +1,67 @@
+"""Finds guests by entry point, so that built-in and third-party transports enter by the same door."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Final
+
+from racer.abc import Guest, MakeContext, unknown_key
+from racer.errors import ConfigError, NoTransports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("GROUP", "installed", "make")
+
+GROUP: Final = "racer.transports"
+"""The entry-point group; each entry is a `racer.abc.Factory`."""
+
+
+def installed() -> dict[str, EntryPoint]:
+    """Return what is installed, by name; nothing is imported."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> Guest:
+    """Return a guest of the installed kind.
+
+    Args:
+        kind: the entry point's name.
+        name: the entrant's.
+        options: for the guest's own factory to check.
+
+    Raises:
+        NoTransports: nothing is installed at all.
+        ConfigError: no such kind, its import fails, or it refuses the options; says which, and why.
+    """
+    points = installed()
+    if not points:
+        msg = (
+            f"no transport is installed: no entry point in the group {GROUP!r} was found. racer run from a bare source "
+            "tree has none; install it, for example with 'pip install -e .'"
+        )
+        raise NoTransports(msg)
+    if kind not in points:
+        msg = f"transport {kind!r} is not installed: {unknown_key(kind, tuple(points))}"
+        raise ConfigError(msg)
+    point = points[kind]
+    try:
+        factory = point.load()
+    except Exception as exc:
+        msg = (
+            f"transport {kind!r} ({point.value}) could not be imported: {type(exc).__name__}: {exc}"
+        )
+        raise ConfigError(msg) from exc
+    try:
+        guest = factory(MakeContext(name=name, options=dict(options or {})))
+    except ConfigError:
+        raise
+    except Exception as exc:
+        msg = f"transport {kind!r} ({point.value}) could not be made: {type(exc).__name__}: {exc}"
+        raise ConfigError(msg) from exc
+    if not isinstance(guest, Guest):
+        msg = (
+            f"transport {kind!r} ({point.value}) made {type(guest).__name__}, which is no transport"
+        )
+        raise ConfigError(msg)
+    return guest

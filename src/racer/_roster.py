@@ -1,0 +1,262 @@
+"""Who takes part: entrants, the guests behind them, and who still uses one that was replaced."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from racer.abc import Guest, RequestTransport, Transport, check_delay, check_tier
+from racer.errors import ConfigError, Stage, TransportBusy, TransportCrashed, TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from racer._host import LoopHost
+    from racer._report import Attempt
+
+__all__ = ("Entrant", "Lease", "Lodger", "Place", "Roster")
+
+_CLOSE_LIMIT: Final = 1.0  # seconds a replaced guest may take to close
+
+logger = logging.getLogger("racer.dialer")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Entrant:
+    """A transport and its place in the race.
+
+    Attributes:
+        transport: the guest; the dialer it is given to owns it, and closes it.
+        start_delay: seconds after its tier opened that it starts: 0, or at least 0.010 (R5).
+        tier: opens when every entrant of the lower tiers has failed (R2).
+        name: what it is called in reports, spans and errors.
+    """
+
+    transport: Guest
+    start_delay: float
+    tier: int
+    name: str
+
+    def __init__(
+        self,
+        transport: Guest,
+        *,
+        start_delay: float | None = None,
+        tier: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Check; what is `None` is taken from the transport's own traits and name.
+
+        Raises:
+            ConfigError: not a transport, or a delay, tier or name that cannot be.
+        """
+        _check_transport(transport)
+        traits = transport.traits
+        set_field = object.__setattr__  # the class is frozen for everyone else
+        set_field(self, "transport", transport)
+        set_field(self, "start_delay", traits.start_delay if start_delay is None else start_delay)
+        set_field(self, "tier", traits.tier if tier is None else tier)
+        set_field(self, "name", transport.name if name is None else name)
+        if type(self.name) is not str or not 1 <= len(self.name) <= 100:
+            msg = f"an entrant's name is a text of 1 to 100 characters, not {self.name!r}"
+            raise ConfigError(msg)
+        check_delay(self.start_delay, f"start_delay of {self.name!r}")
+        check_tier(self.tier)
+
+
+def _check_transport(transport: object) -> None:
+    if isinstance(transport, type) and issubclass(transport, Guest):
+        msg = f"{transport.__name__} is the class; the race needs an instance: {transport.__name__}(...)"
+        raise ConfigError(msg)
+    if not isinstance(transport, Transport | RequestTransport):
+        msg = f"{type(transport).__name__} is no transport: it has to subclass racer.abc.Transport or RequestTransport"
+        raise ConfigError(msg)
+    if not isinstance(getattr(transport, "name", None), str):
+        msg = (
+            f"transport {type(transport).__name__} has no name: set the attribute 'name' to a text"
+        )
+        raise ConfigError(msg)
+
+
+class Lodger:
+    """One guest as long as anybody needs it: started once, closed after its last use when it was replaced."""
+
+    def __init__(self, guest: Guest) -> None:
+        """Begin unused."""
+        self.guest = guest
+        self.uses = 0
+        self.ready = type(guest).start is Guest.start
+        self._start: _Start | None = None
+
+    async def be_ready(self, host: LoopHost, name: str) -> None:
+        """Return when the guest's `start` has succeeded; it runs in the host, once for all who wait.
+
+        Raises:
+            TransportError: it failed; the next call tries again.
+        """
+        while not self.ready:
+            if self._start is None:
+                self._start = _Start()
+                host.start_soon(self._run_start, host, self._start, name=f"{name} start")
+            start = self._start
+            await start.done.wait()
+            if start.error is not None:
+                msg = f"could not start: {start.error}"
+                raise TransportError(msg, transport=name, stage=Stage.START) from start.error
+
+    async def _run_start(self, host: LoopHost, start: _Start) -> None:
+        start.error = TransportCrashed("its start() ended without an answer", stage=Stage.START)
+        try:
+            await self.guest.start(host)
+        except Exception as exc:  # noqa: BLE001 - it is told to every attempt that waits, and is their failure
+            # Without this frame, which holds `start`, and with it the error: a cycle.
+            start.error = exc.with_traceback(exc.__traceback__ and exc.__traceback__.tb_next)
+        else:
+            start.error = None
+            self.ready = True
+        finally:
+            self._start = None
+            start.done.set()
+
+
+class _Start:
+    """One run of a guest's `start`."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.error: Exception | None = None
+
+
+class Place:
+    """An entrant's place, which stays when the transport in it is replaced."""
+
+    def __init__(self, entrant: Entrant, index: int) -> None:
+        """Begin with the entrant's own transport."""
+        self.name = entrant.name
+        self.index = index
+        self.start_delay = entrant.start_delay
+        self.tier = entrant.tier
+        self.lodger = Lodger(entrant.transport)
+        self.active = 0
+        self.last: Attempt | None = None
+
+    def busy(self) -> TransportBusy | None:
+        """Return the error of one attempt too many, when the guest's traits allow no more now."""
+        limit = self.lodger.guest.traits.max_concurrent
+        if limit is None or self.active < limit:
+            return None
+        msg = f"{self.active} attempts are under way, and its limit is {limit}"
+        return TransportBusy(msg, transport=self.name)
+
+
+class Lease:
+    """One use of a guest, by an attempt and then by the connection that came of it; given back exactly once."""
+
+    __slots__ = ("_roster", "lodger")
+
+    def __init__(self, roster: Roster, lodger: Lodger) -> None:
+        """Count the use."""
+        self.lodger = lodger
+        self._roster: Roster | None = roster
+        lodger.uses += 1
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing."""
+        roster, self._roster = self._roster, None
+        if roster is not None:
+            self.lodger.uses -= 1
+            roster.close_if_unused(self.lodger)
+
+
+async def _close(lodger: Lodger) -> None:
+    with anyio.move_on_after(_CLOSE_LIMIT, shield=True) as scope:
+        await lodger.guest.aclose()
+    if scope.cancelled_caught:
+        logger.warning(
+            "transport %r, replaced, did not close within %.1f s", lodger.guest.name, _CLOSE_LIMIT
+        )
+
+
+class Roster:
+    """All places of one dialer, in the order listed.
+
+    Raises:
+        ConfigError: no entrant, a name twice, or the same transport twice.
+    """
+
+    def __init__(self, entrants: Iterable[Entrant | Guest]) -> None:
+        """Check the list; nothing starts."""
+        listed = [one if isinstance(one, Entrant) else Entrant(one) for one in entrants]
+        if not listed:
+            msg = "a dialer needs at least one entrant"
+            raise ConfigError(msg)
+        self._places = {entrant.name: Place(entrant, index) for index, entrant in enumerate(listed)}
+        if len(self._places) != len(listed):
+            names = [entrant.name for entrant in listed]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            msg = f"entrants share a name: {', '.join(map(repr, twice))}; give each its own with Entrant(..., name=...)"
+            raise ConfigError(msg)
+        if len({id(entrant.transport) for entrant in listed}) != len(listed):
+            msg = "one transport is listed twice; each entrant needs an instance of its own"
+            raise ConfigError(msg)
+        self._retired: set[Lodger] = set()
+        self.host: LoopHost | None = None
+        """Set by the dialer: where a guest that nobody needs any more is closed."""
+
+    def __iter__(self) -> Iterator[Place]:
+        """Yield each place, first listed first."""
+        return iter(self._places.values())
+
+    def __getitem__(self, name: str) -> Place:
+        """Return the place of that name.
+
+        Raises:
+            ConfigError: there is none; names those there are.
+        """
+        try:
+            return self._places[name]
+        except (KeyError, TypeError):
+            msg = f"no entrant is called {name!r}; there are {', '.join(map(repr, self._places))}"
+            raise ConfigError(msg) from None
+
+    def lease(self, place: Place) -> Lease:
+        """Return a use of the guest that is in `place` now."""
+        return Lease(self, place.lodger)
+
+    def replace(self, name: str, transport: Guest) -> None:
+        """Put `transport` into the place of that name; the old one is closed after its last use.
+
+        Raises:
+            ConfigError: no such place, not a transport, or one that is here already.
+        """
+        place = self[name]
+        _check_transport(transport)
+        if any(transport is one.lodger.guest for one in self) or any(
+            transport is old.guest for old in self._retired
+        ):
+            msg = "this transport is in the race already; replace takes a new instance"
+            raise ConfigError(msg)
+        old, place.lodger = place.lodger, Lodger(transport)
+        self._retired.add(old)
+        self.close_if_unused(old)
+
+    def close_if_unused(self, lodger: Lodger) -> None:
+        """Have a replaced guest closed once its last use is over; before the host lives that waits for its end."""
+        if lodger.uses or lodger not in self._retired or self.host is None or not self.host.is_open:
+            return
+        self._retired.discard(lodger)
+        self.host.start_in(contextvars.Context(), _close, lodger, name=f"{lodger.guest.name} close")
+
+    def goodbyes(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return the `aclose` of every guest still here, by name."""
+        found: dict[str, Callable[[], Awaitable[None]]] = {
+            place.name: place.lodger.guest.aclose for place in self
+        }
+        for number, lodger in enumerate(self._retired, 1):
+            found[f"{lodger.guest.name} (replaced, {number})"] = lodger.guest.aclose
+        self._retired.clear()
+        return found

@@ -1,0 +1,295 @@
+"""What a race leaves in OpenTelemetry: one dial span, a child for every attempt, and the metrics (T1 to T6).
+
+Only the API is used: without an SDK everything here is a no-op that costs microseconds. Times are the race's own, put on
+a wall-clock anchor, so that every duration in a trace is exactly the report's.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry import context as otel_context
+from opentelemetry import metrics, trace
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+
+from racer._report import Outcome, describe
+from racer._version import __version__
+from racer.abc import AttributeValue
+from racer.errors import ErrorType
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanContext, TracerProvider
+
+    from racer._report import Attempt, RaceReport
+    from racer._target import Target
+
+__all__ = ("AttemptTrace", "RaceTrace", "Redact", "Telemetry")
+
+Redact = bool | Callable[[str, AttributeValue], AttributeValue | None]
+"""`True` hides hosts and peers; a function is given every attribute's key and value and returns what may leave."""
+
+# Seconds; SDK defaults are shaped for milliseconds.
+_BUCKETS: Final = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    90.0,
+)
+
+# String attributes that can hold neither a host nor a peer.
+_HARMLESS: Final = frozenset(
+    {
+        "racer.transport",
+        "racer.outcome",
+        "racer.attempt.stage",
+        "racer.winner",
+        "racer.session.id",
+        "racer.session.state",
+        "racer.reason",
+        "network.transport",
+        "error.type",
+    }
+)
+
+_FAILED: Final = frozenset({Outcome.CONNECT_FAILED, Outcome.TIMED_OUT})
+
+
+class Telemetry:
+    """The tracer, the meter and the instruments of one dialer.
+
+    Args:
+        tracer_provider: `None` for the global one, also when it is set later.
+        meter_provider: likewise.
+        redact: what may leave (T5).
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        redact: Redact,
+    ) -> None:
+        """Make the instruments."""
+        self.tracer = trace.get_tracer("racer", __version__, tracer_provider)
+        self.meter = metrics.get_meter("racer", __version__, meter_provider)
+        self.redact = redact
+        self.dial_duration = self._histogram(
+            "racer.dial.duration", "Time from the start of a race to its verdict."
+        )
+        self.attempt_duration = self._histogram(
+            "racer.attempt.duration", "Time from an attempt's start to its outcome."
+        )
+        self.cleanup_duration = self._histogram(
+            "racer.cleanup.duration", "Time from an outcome until nothing is left of it."
+        )
+        self.attempts_active = self.meter.create_up_down_counter(
+            "racer.attempts.active", unit="{attempt}", description="Attempts under way."
+        )
+
+    def _histogram(self, name: str, description: str) -> metrics.Histogram:
+        return self.meter.create_histogram(
+            name, unit="s", description=description, explicit_bucket_boundaries_advisory=_BUCKETS
+        )
+
+    def begin(self, target: Target, now: float) -> RaceTrace:
+        """Start the dial span, a child of the current one."""
+        return RaceTrace(self, target, now)
+
+    def cleaned(self, transport: str, seconds: float) -> None:
+        """Record one cleanup that ended."""
+        self.cleanup_duration.record(seconds, {"racer.transport": transport})
+
+    def put(self, span: Span, key: str, value: AttributeValue | None) -> None:
+        """Set an attribute, unless it may not leave."""
+        if value is not None and (shown := self.shown(key, value)) is not None:
+            span.set_attribute(key, shown)
+
+    def shown(self, key: str, value: AttributeValue) -> AttributeValue | None:
+        """Return what may leave of an attribute, `None` for nothing."""
+        if self.redact is False:
+            return value
+        if self.redact is True:
+            return value if not isinstance(value, str) or key in _HARMLESS else None
+        return self.redact(key, value)
+
+    def told(self, exc: BaseException, kind: ErrorType | None) -> str:
+        """Return an error in words for a span or a log."""
+        if self.redact is False:
+            return describe(exc)
+        if self.redact is True:
+            return f"{type(exc).__name__}: {kind}" if kind else type(exc).__name__
+        return str(self.redact("error.message", describe(exc)) or kind or type(exc).__name__)
+
+
+class RaceTrace:
+    """The dial span of one race, and the clock of all its spans."""
+
+    def __init__(self, telemetry: Telemetry, target: Target, now: float) -> None:
+        """Start the span."""
+        self.telemetry = telemetry
+        self.started = time.time()  # noqa: TID251 - the one wall-clock anchor of a trace
+        self._began = now
+        self._span = telemetry.tracer.start_span(
+            "racer.dial", kind=SpanKind.INTERNAL, start_time=self.at(now), record_exception=False
+        )
+        self.is_recording = self._span.is_recording()
+        if self.is_recording:
+            telemetry.put(self._span, "server.address", target.host)
+            telemetry.put(self._span, "server.port", target.port)
+
+    def at(self, now: float) -> int:
+        """Return a moment of the race in nanoseconds since 1970."""
+        return int(self.started * 1e9) + round((now - self._began) * 1e9)
+
+    def attempt(
+        self, transport: str, *, index: int, start_delay: float, now: float
+    ) -> AttemptTrace:
+        """Start the span of an attempt."""
+        return AttemptTrace(
+            self, self._span, transport, index=index, start_delay=start_delay, now=now
+        )
+
+    def end(self, report: RaceReport, now: float) -> None:
+        """End the dial span, after those of its attempts."""
+        telemetry = self.telemetry
+        attributes: dict[str, str] = {"racer.outcome": report.outcome.value}
+        if report.winner is not None:
+            attributes["racer.transport"] = report.winner
+        kind = _error_type_of_race(report)
+        if kind is not None:
+            attributes["error.type"] = kind.value
+        telemetry.dial_duration.record(report.duration, attributes)
+        if self.is_recording:
+            self._describe(report, kind)
+        self._span.end(self.at(now))
+
+    def _describe(self, report: RaceReport, kind: ErrorType | None) -> None:
+        span, put = self._span, self.telemetry.put
+        put(span, "racer.outcome", report.outcome.value)
+        put(span, "racer.winner", report.winner)
+        put(span, "error.type", kind and kind.value)
+        for outcome in (Outcome.NOT_STARTED, Outcome.INELIGIBLE):
+            names = [attempt.transport for attempt in report.attempts if attempt.outcome is outcome]
+            if names:
+                span.set_attribute(f"racer.{outcome.value}", names)
+        if report.winner is None:
+            words = "; ".join(
+                f"{a.transport}: {self.telemetry.told(a.error, a.error_type) if a.error else a.outcome.value}"
+                for a in report.attempts
+            )
+            span.set_status(Status(StatusCode.ERROR, words or report.outcome.value))
+
+
+class AttemptTrace:
+    """The span of one attempt."""
+
+    def __init__(
+        self,
+        race: RaceTrace,
+        parent: Span,
+        transport: str,
+        *,
+        index: int,
+        start_delay: float,
+        now: float,
+    ) -> None:
+        """Start the span, and count the attempt as active."""
+        self._race = race
+        self._telemetry = race.telemetry
+        self._transport = transport
+        self.span = self._telemetry.tracer.start_span(
+            "racer.attempt",
+            context=set_span_in_context(parent),
+            kind=SpanKind.CLIENT,
+            start_time=race.at(now),
+            record_exception=False,
+        )
+        self._telemetry.attempts_active.add(1, {"racer.transport": transport})
+        if race.is_recording:
+            self.span.set_attributes(
+                {
+                    "racer.transport": transport,
+                    "racer.attempt.index": index,
+                    "racer.attempt.start_delay": float(start_delay),
+                }
+            )
+
+    def context(self) -> contextvars.Context:
+        """Return the caller's contextvars with this span as the current one (R21)."""
+        context = contextvars.copy_context()
+        if self.span.get_span_context().is_valid:
+            # The copy is the attempt's alone and dies with it: nothing has to be detached.
+            context.run(otel_context.attach, set_span_in_context(self.span))
+        return context
+
+    def peer(self, address: str, port: int | None, network: str) -> None:
+        """Say who is really talked to."""
+        if self._race.is_recording:
+            self._telemetry.put(self.span, "network.peer.address", address)
+            self._telemetry.put(self.span, "network.peer.port", port)
+            self._telemetry.put(self.span, "network.transport", network)
+
+    def session(self, *, reused: bool, link: SpanContext | None) -> None:
+        """Say which session carries the stream (T3)."""
+        if self._race.is_recording:
+            self._telemetry.put(self.span, "racer.session.reused", reused)
+            if link is not None:
+                self.span.add_link(link)
+
+    def event(self, name: str, attributes: Mapping[str, AttributeValue], now: float) -> None:
+        """Put a moment on the span."""
+        if self._race.is_recording:
+            shown = {
+                key: out
+                for key, value in attributes.items()
+                if (out := self._telemetry.shown(key, value)) is not None
+            }
+            self.span.add_event(name, shown, timestamp=self._race.at(now))
+
+    def end(self, attempt: Attempt, *, began: float) -> None:
+        """End the span at the moment the outcome was fixed; the one place that does."""
+        telemetry = self._telemetry
+        finished = attempt.finished_at or 0.0
+        attributes = {"racer.transport": self._transport, "racer.outcome": attempt.outcome.value}
+        if attempt.error_type is not None and attempt.outcome in _FAILED:
+            attributes["error.type"] = attempt.error_type.value
+        telemetry.attempts_active.add(-1, {"racer.transport": self._transport})
+        telemetry.attempt_duration.record(finished - (attempt.started_at or 0.0), attributes)
+        if self._race.is_recording:
+            telemetry.put(self.span, "racer.outcome", attempt.outcome.value)
+            telemetry.put(self.span, "racer.attempt.stage", attempt.stage and attempt.stage.value)
+            telemetry.put(self.span, "error.type", attributes.get("error.type"))
+            if attempt.outcome in _FAILED:
+                words = (
+                    telemetry.told(attempt.error, attempt.error_type)
+                    if attempt.error
+                    else attempt.outcome.value
+                )
+                self.span.set_status(Status(StatusCode.ERROR, words))
+        self.span.end(self._race.at(began + finished))
+
+
+def _error_type_of_race(report: RaceReport) -> ErrorType | None:
+    """Return why the race as a whole failed: the deadline, or what all attempts agree on."""
+    if report.outcome is Outcome.TIMED_OUT:
+        return ErrorType.TIMEOUT
+    if report.outcome is not Outcome.CONNECT_FAILED:
+        return None
+    kinds = {attempt.error_type for attempt in report.attempts if attempt.outcome in _FAILED}
+    return kinds.pop() if len(kinds) == 1 else ErrorType.OTHER
