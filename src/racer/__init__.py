@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from racer import abc, errors
 from racer._connection import Connection, ConnectionAttribute
-from racer._dialer import Dialer, DialerStatus, EntrantStatus, aclose, dial, set_default_dialer
+from racer._default import aclose, dial, set_default_dialer
+from racer._dialer import Dialer
 from racer._race import Race
 from racer._report import Attempt, Outcome, RaceReport
 from racer._roster import Entrant
+from racer._status import DialerStatus, EntrantStatus
 from racer._version import __version__
 
 if TYPE_CHECKING:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
-import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from racer._connection import Connection
-from racer._host import LoopHost, current_loop, is_closed_loop
+from racer._host import LoopHost
 from racer._race import Race
 from racer._roster import Entrant, Roster
 from racer._spans import Telemetry
+from racer._status import DialerStatus, status_of
 from racer._target import Target
 from racer._tls import Contexts
-from racer.abc import RequestTransport, TransportStatus, check_seconds
+from racer.abc import RequestTransport, check_seconds
 from racer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from racer._report import Attempt
     from racer._roster import Place
     from racer._spans import Redact
     from racer.abc import Guest
@@ -39,11 +36,7 @@ if TYPE_CHECKING:
 __all__ = (
     "DEFAULT_TIMEOUT",
     "Dialer",
-    "DialerStatus",
-    "EntrantStatus",
-    "aclose",
-    "dial",
-    "set_default_dialer",
+    "target_of",
 )
 
 logger = logging.getLogger("racer.dialer")
@@ -52,50 +45,6 @@ DEFAULT_TIMEOUT: Final = 80.0
 """Seconds a race may take when nobody says otherwise; stretched to the longest eligible `attempt_timeout` (R4)."""
 
 _KINDS: Final = ("stream", "request", "any")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntrantStatus:
-    """One entrant, as it is now.
-
-    Attributes:
-        name: the entrant's.
-        start_delay, tier: its place in the race.
-        active: attempts under way, those that only clean up included.
-        last: its last attempt that began; `None` before the first.
-        transport: what the guest says of itself: health, sessions.
-    """
-
-    name: str
-    start_delay: float
-    tier: int
-    active: int
-    last: Attempt | None
-    transport: TransportStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialerStatus:
-    """A dialer, as it is now.
-
-    Attributes:
-        entrants: in the order listed.
-        races: races under way.
-        cleanups: leftovers of decided attempts that are still being closed (R22).
-        closed: whether it has ended.
-    """
-
-    entrants: tuple[EntrantStatus, ...]
-    races: int
-    cleanups: int
-    closed: bool
-
-    def __getitem__(self, name: str) -> EntrantStatus:
-        """Return the entrant of that name; `KeyError` if there is none."""
-        for entrant in self.entrants:
-            if entrant.name == name:
-                return entrant
-        raise KeyError(name)
 
 
 class Dialer:
@@ -242,7 +191,7 @@ class Dialer:
         Raises:
             InvalidTarget, ConfigError: as in `dial`.
         """
-        target = _target_of(host, port, tls, alpn)
+        target = target_of(host, port, tls, alpn)
         if timeout is not None:
             check_seconds(timeout, "timeout")
         if check is not None and not callable(check):
@@ -297,11 +246,22 @@ class Dialer:
         if not self._host.is_ended:
             self._host.check()
         return DialerStatus(
-            entrants=tuple(_status_of(place) for place in self._roster),
+            entrants=tuple(status_of(place) for place in self._roster),
             races=self._host.races,
             cleanups=len(self._host.cleanups),
             closed=self._host.is_ended,
         )
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can still serve: it has not ended, and this is not a forked child of the process it serves."""
+        return not self._host.is_foreign
+
+    def use_as_default(self, on_end: Callable[[], None], *, quiet: bool) -> None:
+        """Be a loop's default: call `on_end` at the end, and with `quiet` blame nobody for being dropped."""
+        self._host.check()
+        self._host.on_end = on_end
+        self._is_ours = quiet
 
     async def aclose(self) -> None:
         """End: races under way fail, guests say goodbye, what is being closed is closed; within 3 s whatever they do.
@@ -356,7 +316,7 @@ class Dialer:
         return chosen
 
 
-def _target_of(
+def target_of(
     host: str | Target,
     port: int | None,
     tls: bool | ssl.SSLContext | None,  # noqa: FBT001 - handed through from the keyword
@@ -386,117 +346,3 @@ def _reason_against(place: Place, target: Target, kind: Kind, chosen: frozenset[
         logger.exception("transport %r failed to say whether it serves a target", place.name)
         return f"its serves() failed: {type(exc).__name__}"
     return None if reason is None else str(reason)
-
-
-def _status_of(place: Place) -> EntrantStatus:
-    try:
-        told = place.lodger.guest.status()
-    except Exception as exc:
-        logger.exception("transport %r failed to tell its status", place.name)
-        told = TransportStatus(health=f"its status() failed: {type(exc).__name__}")
-    return EntrantStatus(
-        name=place.name,
-        start_delay=place.start_delay,
-        tier=place.tier,
-        active=place.active,
-        last=place.last,
-        transport=told,
-    )
-
-
-# One default dialer for each loop. Hosts end, and so leave, with their loop; what a loop that was closed without ending
-# its tasks leaves behind is swept when the next one is made.
-_defaults: dict[object, Dialer] = {}
-_defaults_lock = threading.Lock()
-
-
-async def dial(
-    host: str | Target,
-    port: int | None = None,
-    *,
-    tls: bool | ssl.SSLContext | None = None,
-    timeout: float | None = None,
-    check: Callable[[ByteStream], Awaitable[bool | None]] | None = None,
-    only: str | Iterable[str] | None = None,
-    exclude: str | Iterable[str] = (),
-) -> Connection:
-    """Return the first usable stream to `host`, by this event loop's default dialer; the caller closes it.
-
-    Args:
-        host: a name or address, which may carry the port, or a `racer.abc.Target`.
-        port: where `host` carries none; 443 when neither does.
-        tls: `None` means TLS on port 443 and raw elsewhere; an `ssl.SSLContext` is used as it is.
-        timeout: seconds for the whole race; `None` for 80 (R4).
-        check: a coroutine that may demand more of a stream before it counts.
-        only: names of the entrants that may take part; `None` for all.
-        exclude: names of those that may not.
-
-    Raises:
-        InvalidTarget, ConfigError: before any IO; also a configuration file that cannot be used.
-        NoTransports: none is installed, or none serves the target.
-        AllAttemptsFailed, DialTimeout: with `.report`, `.group`, `.find()`.
-
-    Cancelling closes every attempt.
-    """
-    target = _target_of(host, port, tls, ())
-    return await _default_dialer().dial(
-        target, timeout=timeout, check=check, only=only, exclude=exclude
-    )
-
-
-async def aclose() -> None:
-    """End this loop's default dialer, if there is one; the next `dial` makes a new one."""
-    dialer = _defaults.get(current_loop())
-    if dialer is not None:
-        await dialer.aclose()
-
-
-def set_default_dialer(dialer: Dialer | None) -> None:
-    """Choose what `racer.dial` uses in the running loop; `None` for the configured one again.
-
-    The dialer that was the default before is not closed: whoever made it does that. One that racer made ends when the
-    last of its connections is gone.
-
-    Raises:
-        ConfigError: not a dialer.
-        WrongLoop, DialerClosed: one that is bound elsewhere, or has ended.
-    """
-    if dialer is not None and not isinstance(dialer, Dialer):
-        msg = f"the default dialer must be a racer.Dialer or None, not {type(dialer).__name__}"
-        raise ConfigError(msg)
-    loop = current_loop()
-    if dialer is None:
-        with _defaults_lock:
-            _defaults.pop(loop, None)
-        return
-    dialer._host.check()  # noqa: SLF001 - one file, one story
-    _remember(loop, dialer)
-
-
-def _default_dialer() -> Dialer:
-    loop = current_loop()
-    dialer = _defaults.get(loop)
-    if dialer is not None and not dialer._host.is_foreign:  # noqa: SLF001 - one file, one story
-        return dialer
-    from racer.config import default_dialer  # noqa: PLC0415 - who brings a dialer never reads a configuration
-
-    dialer = default_dialer()
-    dialer._is_ours = True  # noqa: SLF001 - one file, one story
-    _remember(loop, dialer)
-    return dialer
-
-
-def _remember(loop: object, dialer: Dialer) -> None:
-    # Weak: the host, which its keeper keeps alive, must not keep alive the dialer, whose drop ends the host.
-    ref = weakref.ref(dialer)
-
-    def forget() -> None:
-        with _defaults_lock:
-            if _defaults.get(loop) is ref():
-                _defaults.pop(loop, None)
-
-    with _defaults_lock:
-        for other in [one for one in _defaults if is_closed_loop(one)]:
-            del _defaults[other]
-        _defaults[loop] = dialer
-    dialer._host.on_end = forget  # noqa: SLF001 - one file, one story

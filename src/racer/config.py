@@ -31,7 +31,7 @@ from racer._roster import Entrant
 from racer.abc import unknown_key
 from racer.errors import ConfigError
 
-__all__ = ("default_dialer", "default_path", "load")
+__all__ = ("configured", "default_path", "load")
 
 _MAX_BYTES: Final = 1024 * 1024  # a configuration of a thousand entrants is a tenth of it
 _TOP: Final = ("entrant", "redact", "timeout")
@@ -90,7 +90,7 @@ def default_path() -> Path:
     return (base if base.is_absolute() else home / ".config") / "racer" / "racer.toml"
 
 
-def default_dialer() -> Dialer:
+def configured() -> Dialer:
     """Return a dialer for `racer.dial`: as `default_path()` says, or of `direct` alone where there is no file.
 
     Raises:

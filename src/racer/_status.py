@@ -1,0 +1,78 @@
+"""What is going on in a dialer, as frozen data."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from racer.abc import TransportStatus
+
+if TYPE_CHECKING:
+    from racer._report import Attempt
+    from racer._roster import Place
+
+__all__ = ("DialerStatus", "EntrantStatus", "status_of")
+
+logger = logging.getLogger("racer.dialer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntrantStatus:
+    """One entrant, as it is now.
+
+    Attributes:
+        name: the entrant's.
+        start_delay, tier: its place in the race.
+        active: attempts under way, those that only clean up included.
+        last: its last attempt that began; `None` before the first.
+        transport: what the guest says of itself: health, sessions.
+    """
+
+    name: str
+    start_delay: float
+    tier: int
+    active: int
+    last: Attempt | None
+    transport: TransportStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialerStatus:
+    """A dialer, as it is now.
+
+    Attributes:
+        entrants: in the order listed.
+        races: races under way.
+        cleanups: leftovers of decided attempts that are still being closed (R22).
+        closed: whether it has ended.
+    """
+
+    entrants: tuple[EntrantStatus, ...]
+    races: int
+    cleanups: int
+    closed: bool
+
+    def __getitem__(self, name: str) -> EntrantStatus:
+        """Return the entrant of that name; `KeyError` if there is none."""
+        for entrant in self.entrants:
+            if entrant.name == name:
+                return entrant
+        raise KeyError(name)
+
+
+def status_of(place: Place) -> EntrantStatus:
+    """Return one entrant as it is now; a guest that cannot tell is said to be so."""
+    try:
+        told = place.lodger.guest.status()
+    except Exception as exc:
+        logger.exception("transport %r failed to tell its status", place.name)
+        told = TransportStatus(health=f"its status() failed: {type(exc).__name__}")
+    return EntrantStatus(
+        name=place.name,
+        start_delay=place.start_delay,
+        tier=place.tier,
+        active=place.active,
+        last=place.last,
+        transport=told,
+    )
