@@ -1,20 +1,29 @@
-"""A race as data: what every entrant did, when, and why it did not win. Pure, and JSON both ways."""
+"""A race as data: what every entrant did, when, and why it did not win. Pure, JSON both ways, and picklable."""
 
 from __future__ import annotations
 
 import enum
+import itertools
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from racer.errors import ErrorType, InvalidReport, Stage
+from racer._words import describe, one_line, type_name, words
+from racer.errors import (
+    DialError,
+    ErrorType,
+    InvalidReport,
+    RecordedError,
+    Stage,
+    error_type_of,
+)
 
 __all__ = ("Attempt", "Outcome", "RaceReport", "RecordedError", "describe")
 
 _VERSION: Final = 1
 _MAX_JSON: Final = 4 * 1024 * 1024  # a report of 1,000 entrants is a tenth of it
-_MAX_TEXT: Final = 1000  # characters of one error's text in a report, span or log
+_MAX_CHAIN: Final = 16  # causes of one error that cross a process border with it
 
 
 class Outcome(enum.StrEnum):
@@ -32,15 +41,6 @@ class Outcome(enum.StrEnum):
     """It does not serve this target; nothing was tried."""
     NOT_STARTED = "not_started"
     """The race was over before its turn."""
-
-
-class RecordedError(Exception):
-    """An error read back from a report: its text, and the name of the type it had."""
-
-    def __init__(self, message: str, type_name: str) -> None:
-        """Keep both."""
-        super().__init__(message)
-        self.type_name = type_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,11 +78,11 @@ class Attempt:
         return {
             "transport": self.transport,
             "outcome": self.outcome.value,
-            "stage": self.stage and self.stage.value,
+            "stage": None if self.stage is None else self.stage.value,
             "error": None
             if self.error is None
-            else {"type": _type_name(self.error), "text": _text(self.error)},
-            "error_type": self.error_type and self.error_type.value,
+            else {"type": type_name(self.error), "text": words(self.error)},
+            "error_type": None if self.error_type is None else self.error_type.value,
             "reason": self.reason,
             "start_delay": self.start_delay,
             "tier": self.tier,
@@ -98,35 +98,14 @@ class Attempt:
         Raises:
             InvalidReport: names the key that is missing, unknown or of the wrong kind.
         """
-        fields = _Fields(data, "attempt")
-        error = fields.take("error", dict, none=True)
-        recorded = None
-        if error is not None:
-            inner = _Fields(error, "error")
-            recorded = RecordedError(inner.take("text", str), inner.take("type", str))
-            inner.finish()
-        attempt = cls(
-            transport=fields.take("transport", str),
-            outcome=fields.choice("outcome", Outcome),
-            stage=fields.choice("stage", Stage, none=True),
-            error=recorded,
-            error_type=fields.choice("error_type", ErrorType, none=True),
-            reason=fields.take("reason", str, none=True),
-            start_delay=fields.seconds("start_delay"),
-            tier=fields.take("tier", int),
-            started_at=fields.seconds("started_at", none=True),
-            finished_at=fields.seconds("finished_at", none=True),
-            peer=fields.take("peer", str, none=True),
-        )
-        fields.finish()
-        return attempt
+        return _attempt(data, "attempt")
 
     @property
     def cause(self) -> str:
         """What to tell a person: the error, the reason, or the outcome itself."""
         if self.error is not None:
             return describe(self.error)
-        return self.reason or self.outcome.value
+        return one_line(self.reason or "") or self.outcome.value
 
     def __eq__(self, other: object) -> bool:
         """Compare as data: errors by type name and text."""
@@ -137,6 +116,19 @@ class Attempt:
     def __hash__(self) -> int:
         """Hash what never differs between equal attempts."""
         return hash((self.transport, self.outcome, self.stage, self.started_at, self.finished_at))
+
+    def __copy__(self) -> Attempt:
+        """Return the attempt itself, which never changes."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Attempt:
+        """Return the attempt itself: many errors cannot be copied."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let an attempt cross a process border; an error that cannot goes as a `RecordedError`."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "error"}
+        return _unpacked, (values, _packed(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +165,7 @@ class RaceReport:
 
     def explain(self, headline: str) -> str:
         """Return one line that names every entrant and its cause, in start order, behind `headline`."""
-        causes = "; ".join(f"{a.transport}: {a.cause}" for a in self.attempts)
+        causes = "; ".join(f"{one_line(a.transport)}: {a.cause}" for a in self.attempts)
         return f"{headline}: {causes}" if causes else headline
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -189,7 +181,8 @@ class RaceReport:
             "started": self.started,
             "attempts": [attempt.to_dict() for attempt in self.attempts],
         }
-        return json.dumps(data, indent=indent, allow_nan=False, ensure_ascii=False)
+        # ASCII, so that it can be written to any file and terminal, lone surrogates of file names included.
+        return json.dumps(data, indent=indent, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RaceReport:
@@ -198,56 +191,108 @@ class RaceReport:
         Raises:
             InvalidReport: the text is not JSON, or not a report of a known version; says what is wrong where.
         """
+        if not isinstance(text, str | bytes | bytearray):
+            msg = f"a report is read from text or bytes, not from {type(text).__name__}"
+            raise InvalidReport(msg)
         if len(text) > _MAX_JSON:
             msg = f"a report of {len(text)} bytes; at most {_MAX_JSON} are read"
             raise InvalidReport(msg)
         try:
-            data = json.loads(text)
+            data = json.loads(text, object_pairs_hook=_unique)
+        except InvalidReport:
+            raise
         except (ValueError, RecursionError) as exc:
             msg = f"not JSON: {exc}"
             raise InvalidReport(msg) from exc
-        fields = _Fields(data, "report")
-        if (version := fields.take("version", int)) != _VERSION:
-            msg = f"report version {version}; this racer reads version {_VERSION}"
+        entry = _Fields(data, "report")
+        if (version := entry.take("version", int)) != _VERSION:
+            told = version if abs(version) < _MAX_JSON else "of that size"
+            msg = f"report version {told}; this racer reads version {_VERSION}"
             raise InvalidReport(msg)
         report = cls(
-            target=fields.take("target", str),
-            tls=fields.take("tls", bool),
-            outcome=fields.choice("outcome", Outcome),
-            winner=fields.take("winner", str, none=True),
-            duration=fields.seconds("duration"),
-            timeout=fields.seconds("timeout"),
-            started=fields.seconds("started"),
-            attempts=tuple(Attempt.from_dict(item) for item in fields.take("attempts", list)),
+            target=entry.take("target", str),
+            tls=entry.take("tls", bool),
+            outcome=entry.choice("outcome", Outcome),
+            winner=entry.take("winner", str, none=True),
+            duration=entry.seconds("duration"),
+            timeout=entry.seconds("timeout"),
+            started=entry.seconds("started"),
+            attempts=tuple(
+                _attempt(item, f"attempts[{index}]")
+                for index, item in enumerate(entry.take("attempts", list))
+            ),
         )
-        fields.finish()
+        entry.finish()
         return report
 
 
-def describe(exc: BaseException) -> str:
-    """Return an error's type and text in one bounded line, with what it was raised from where that says more."""
-    text = f"{_type_name(exc)}: {_text(exc)}" if _text(exc) else _type_name(exc)
-    cause = exc.__cause__
-    if cause is not None and not isinstance(cause, BaseExceptionGroup) and _text(cause) not in text:
-        text = f"{text} ({_type_name(cause)}: {_text(cause)})"
-    return _cut(text)
+def _attempt(data: object, where: str) -> Attempt:
+    entry = _Fields(data, where)
+    error = entry.take("error", dict, none=True)
+    kind = entry.choice("error_type", ErrorType, none=True)
+    recorded = None
+    if error is not None:
+        inner = _Fields(error, f"{where}.error")
+        recorded = RecordedError(inner.take("text", str), inner.take("type", str), error_type=kind)
+        inner.finish()
+    attempt = Attempt(
+        transport=entry.take("transport", str),
+        outcome=entry.choice("outcome", Outcome),
+        stage=entry.choice("stage", Stage, none=True),
+        error=recorded,
+        error_type=kind,
+        reason=entry.take("reason", str, none=True),
+        start_delay=entry.seconds("start_delay"),
+        tier=entry.take("tier", int),
+        started_at=entry.seconds("started_at", none=True),
+        finished_at=entry.seconds("finished_at", none=True),
+        peer=entry.take("peer", str, none=True),
+    )
+    entry.finish()
+    return attempt
 
 
-def _type_name(exc: BaseException) -> str:
-    return exc.type_name if isinstance(exc, RecordedError) else type(exc).__name__
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object, unless a key stands in it twice: readers differ in which of the two they believe."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            msg = f"the key {key[:40]!r} stands twice in one object"
+            raise InvalidReport(msg)
+        found[key] = value
+    return found
 
 
-def _text(exc: BaseException) -> str:
+def _packed(attempt: Attempt) -> tuple[BaseException, ...]:
+    """Return the attempt's error and its causes, outermost first, each fit for `pickle`."""
+    chain: list[BaseException] = []
+    error = attempt.error
+    while error is not None and len(chain) < _MAX_CHAIN:
+        chain.append(error if _survives(error) else _recorded(error))
+        error = None if isinstance(error, DialError) else error.__cause__
+    return tuple(chain)
+
+
+def _unpacked(values: dict[str, Any], chain: tuple[BaseException, ...]) -> Attempt:
+    """Return the attempt, its error linked to its causes again: pickle itself leaves those behind."""
+    for error, cause in itertools.pairwise(chain):
+        error.__cause__ = cause
+    return Attempt(**values, error=chain[0] if chain else None)
+
+
+def _survives(error: BaseException) -> bool:
+    """Whether `error` comes back from pickle as itself; many do not, and some only fail on the far side."""
+    import pickle  # noqa: PLC0415 - only who pickles pays for it
+
     try:
-        text = str(exc)
-    except Exception:  # noqa: BLE001 - a guest's error whose text cannot even be made must not break the report
-        text = "(no text: its __str__ failed)"
-    # Lone surrogates come from undecodable file names and bytes; they could not be written as UTF-8.
-    return _cut(" ".join(text.encode("utf-8", "backslashreplace").decode().split()))
+        back = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - whatever a guest's error does when asked, its words still get across
+        return False
+    return type(back) is type(error) and str(back) == str(error)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+def _recorded(error: BaseException) -> RecordedError:
+    return RecordedError(words(error), type_name(error), error_type=error_type_of(error))
 
 
 class _Fields:
@@ -294,7 +339,7 @@ class _Fields:
 
     def finish(self) -> None:
         if self._left:
-            msg = f"{self._where}: unknown key {sorted(self._left)[0][:40]!r}"
+            msg = f"{self._where}: unknown key {min(self._left)[:40]!r}"
             raise InvalidReport(msg)
 
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from racer._reasons import ErrorType, Severity, Stage, foreign, severity_of, vague
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from racer._report import RaceReport
 
@@ -75,6 +75,9 @@ __all__ = (
 )
 
 _E = TypeVar("_E", bound=BaseException)
+_T = TypeVar("_T")
+_Reason = tuple[int, int, ErrorType]
+"""How sure it is, how grave, and which."""
 
 # Walks over causes and groups stop here: real ones are short, and a hostile one must not cost more.
 _MAX_CAUSES = 20_000
@@ -310,30 +313,19 @@ class RemoteProtocolError(ProtocolError):
     """The peer broke the protocol's rules."""
 
 
-_RANK = tuple(Severity)
+_GRAVITY = tuple(Severity).index
 
 
 def error_type_of(exc: BaseException) -> ErrorType:
     """Return the reason from the closed list that fits `exc` best, looking through causes and groups.
 
-    The outermost error that says anything definite is believed, among the members of a group the gravest (as in
-    `classify`, the first of equals). An error that says nothing of its own, such as an unknown wrapper, is asked for
-    its causes. Where nothing is known it is `other` if an `OSError` or one of racer's own is among them, else
+    An error that says something definite is believed, whatever it was raised from. One that says nothing of its own,
+    such as an unknown wrapper, is asked for its causes and members, of which the gravest speaks (as in `classify`; the
+    first of equals). Where nothing is known it is `other` if an `OSError` or one of racer's own is among them, else
     `crashed`.
     """
-    seen: set[int] = set()
-    hints: set[ErrorType | None] = set()
-    level = [exc]
-    while level and len(seen) < _MAX_CAUSES:
-        kinds = [kind for found in level if (kind := _own_error_type(found)) is not None]
-        if kinds:
-            return max(kinds, key=lambda kind: _RANK.index(severity_of(kind)))
-        hints.update(map(_hint, level))
-        seen.update(map(id, level))
-        inner = {id(found): found for outer in level for found in _inside(outer)}
-        level = [found for key, found in inner.items() if key not in seen]
-    known = (kind for kind in (ErrorType.CONNECTION_RESET, ErrorType.OTHER) if kind in hints)
-    return next(known, ErrorType.CRASHED)
+    reason = _fold(exc, _reason)
+    return ErrorType.CRASHED if reason is None else reason[2]
 
 
 def classify(exc: BaseException) -> Severity:
@@ -343,23 +335,43 @@ def classify(exc: BaseException) -> Severity:
     race without a winner is `transient` if any of its attempts was: another try may find that route open. So is one
     whose deadline passed, since something had not been tried to its end.
     """
-    # Bottom up without recursion, each error once: a chain may be deep, and many groups may share it.
-    answers: dict[int, Severity | None] = {}
+    return _fold(exc, _severity) or Severity.PERMANENT
+
+
+def _fold(
+    exc: BaseException, answer: Callable[[BaseException, list[_T | None]], _T | None]
+) -> _T | None:
+    """Return `answer` for `exc`, given its answers for what `exc` holds, and so on down.
+
+    Without recursion, and each error once: a chain may be deep, and many groups may share it.
+    """
+    answers: dict[int, _T | None] = {}
     todo = [(exc, False)]
     while todo:
         found, complete = todo.pop()
         if complete:
             inner = [answers.get(id(child)) for child in _inside(found)]
-            answers[id(found)] = _combined(found, inner)
+            answers[id(found)] = answer(found, inner)
         elif id(found) not in answers and len(answers) < _MAX_CAUSES:
             answers[id(found)] = None  # under way: a circle adds nothing
             todo.append((found, True))
             todo.extend((child, False) for child in _inside(found))
-    return answers[id(exc)] or Severity.PERMANENT
+    return answers[id(exc)]
 
 
-def _combined(exc: BaseException, inner: list[Severity | None]) -> Severity | None:
-    """Return what `exc` says together with what it holds; `None` when nobody says anything."""
+def _reason(exc: BaseException, inner: list[_Reason | None]) -> _Reason | None:
+    if (kind := _own_error_type(exc)) is not None:
+        return 2, _GRAVITY(severity_of(kind)), kind
+    if isinstance(exc, DialError):
+        crashed = (2, _GRAVITY(Severity.PERMANENT), ErrorType.CRASHED)  # R15
+        inner = [reason or crashed for reason in inner]
+    hint = _hint(exc)
+    own = None if hint is None else (int(hint is not ErrorType.OTHER), 0, hint)
+    known = [reason for reason in (own, *inner) if reason is not None]
+    return max(known, key=lambda reason: reason[:2], default=None)
+
+
+def _severity(exc: BaseException, inner: list[Severity | None]) -> Severity | None:
     if isinstance(exc, DialTimeout):
         return Severity.TRANSIENT
     if isinstance(exc, DialError) and inner:
@@ -367,9 +379,9 @@ def _combined(exc: BaseException, inner: list[Severity | None]) -> Severity | No
         attempts = [severity or Severity.PERMANENT for severity in inner]
         if Severity.TRANSIENT in attempts:
             return Severity.TRANSIENT
-        return max(attempts, key=_RANK.index)
+        return max(attempts, key=_GRAVITY)
     said = [severity for severity in (_own_severity(exc), *inner) if severity is not None]
-    return max(said, key=_RANK.index, default=None)
+    return max(said, key=_GRAVITY, default=None)
 
 
 def _own_severity(exc: BaseException) -> Severity | None:
