@@ -40,7 +40,8 @@ def machine_paths(text: str) -> list[str]:
 def waits(source: str) -> list[int]:
     """Return the lines on which a test waits for real time: sleeps of anything but zero.
 
-    Modules and tests marked `virtual_time` may sleep: there it costs nothing and is exact.
+    Modules and tests marked `virtual_time` may sleep: there it costs nothing and is exact. So may a
+    module that imports `run_virtual`, and so brings virtual loops of its own.
     """
     found = []
 
@@ -58,6 +59,8 @@ def waits(source: str) -> list[int]:
 
 def _is_virtual(node: ast.AST) -> bool:
     if isinstance(node, ast.Module):
+        if _imports_run_virtual(node):
+            return True
         marks: list[ast.expr] = [
             statement.value
             for statement in node.body
@@ -70,6 +73,14 @@ def _is_virtual(node: ast.AST) -> bool:
         isinstance(part, ast.Attribute) and part.attr == "virtual_time"
         for mark in marks
         for part in ast.walk(mark)
+    )
+
+
+def _imports_run_virtual(module: ast.Module) -> bool:
+    return any(
+        isinstance(statement, ast.ImportFrom)
+        and any(alias.name == "run_virtual" for alias in statement.names)
+        for statement in module.body
     )
 
 
@@ -130,6 +141,7 @@ def test_a_machine_path_is_seen(text: str, named: bool) -> None:
         ("await anyio.sleep_forever()", []),
         ("pytestmark = pytest.mark.virtual_time\nawait anyio.sleep(1)", []),
         ("pytestmark = [pytest.mark.virtual_time, x]\nawait anyio.sleep(1)", []),
+        ("from racer.testing import run_virtual\nawait anyio.sleep(1)", []),
         ("pytestmark = pytest.mark.soak\nawait anyio.sleep(1)", [2]),
         ("@pytest.mark.virtual_time\nasync def test():\n    await anyio.sleep(1)", []),
         ("async def test():\n    await anyio.sleep(1)", [2]),

@@ -22,6 +22,7 @@ FAULTS = {
     "front-door": ("transports/planted/_room.py", "import racer"),
     "rooms": ("transports/planted/_room.py", "import transports.neighbour"),
     "pure": ("racer/_report.py", "import time"),
+    "workshop": ("racer/_report.py", "from racer.testing import run_virtual"),
     "loops": ("racer/_report.py", "import asyncio"),
 }
 
