@@ -396,22 +396,31 @@ class LoopHost(abc.Host):
             self._end()
 
     async def _say_goodbye(self, limit: float) -> None:
-        """Run every guest's aclose at the same time, each bounded; an error in one is logged and hurts no other."""
-
-        async def one(name: str, aclose: Callable[[], Awaitable[None]]) -> None:
-            with anyio.move_on_after(limit) as scope:
-                try:
-                    await aclose()
-                except Exception:
-                    logger.exception("closing transport %r failed", name)
-            if scope.cancelled_caught:
-                logger.warning("transport %r did not close within %.1f s", name, limit)
-
+        """Run every guest's aclose at the same time; waits no longer than `limit`, not even for one that shields itself."""
         goodbyes = self._goodbyes()
-        if goodbyes:
-            async with anyio.create_task_group() as group:
-                for name, aclose in goodbyes.items():
-                    group.start_soon(self._border, one, (name, aclose), f"aclose of {name}")
+        left = set(goodbyes)
+        if not left or self._group is None:
+            return
+        all_said = anyio.Event()
+
+        async def say(name: str, aclose: Callable[[], Awaitable[None]]) -> None:
+            try:
+                with anyio.move_on_after(limit):
+                    await aclose()
+                    left.discard(name)
+            except Exception:
+                left.discard(name)
+                logger.exception("closing transport %r failed", name)
+            finally:
+                if not left:
+                    all_said.set()
+
+        for name, aclose in goodbyes.items():
+            self._spawn_in_group(say, (name, aclose), f"{name} aclose")
+        with anyio.move_on_after(limit):
+            await all_said.wait()
+        for name in sorted(left):
+            logger.warning("transport %r did not close within %.1f s", name, limit)
 
     def _abort_races(self, why: str) -> None:
         for race in list(self._races):

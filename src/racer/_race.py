@@ -144,12 +144,13 @@ class Race:
             StopAsyncIteration: nothing more comes, and at least one was handed out.
             AllAttemptsFailed, DialTimeout: nothing more comes, and none was.
         """
-        if not self._begun or self._over:
-            if self._begun and self._handed_out:
+        if not self._begun:
+            msg = "this race has not begun: use 'async with'"
+            raise RuntimeError(msg)
+        if self._over and self._abort_reason is None:
+            if self._handed_out:
                 raise StopAsyncIteration
-            msg = (
-                "this race is over" if self._begun else "this race has not begun: use 'async with'"
-            )
+            msg = "this race is over"
             raise RuntimeError(msg)
         try:
             return await self._next()
@@ -175,7 +176,8 @@ class Race:
 
     def abort(self, why: str) -> None:
         """End now: the host is going away (R19). Whoever waits gets `DialerClosed`."""
-        self._abort_reason = why
+        self._abort_reason = self._abort_reason or why
+        self._finish(Outcome.CANCELLED)  # now: what lies in slots needs the host to be closed
         self._ring()
 
     def _begin(self) -> None:
@@ -247,14 +249,14 @@ class Race:
 
     async def _next(self) -> Finisher:
         now = anyio.current_time()
-        if self._held is not None:
+        if self._held is not None and not self._over:
             self._schedule.resume(now)
             self._schedule.dismiss(self._held)
             self._held = None
         while True:
-            self._take_news()
             if self._abort_reason is not None:
                 raise DialerClosed(self._abort_reason)
+            self._take_news()
             if (index := self._schedule.take()) is not None:
                 # A cancellation that came in the same instant wins: the stream is still in its slot, and is closed (R9).
                 await anyio.lowlevel.checkpoint_if_cancelled()
@@ -348,6 +350,8 @@ class Race:
         for run in self._runs.values():
             if run.outcome is None:
                 self._dispose(run, undecided, now)
+        if self._handed_out:
+            outcome = Outcome.CONNECTED
         report = self._snapshot(outcome)
         if self._box is None:
             self._box = ReportBox(report)
