@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -149,6 +150,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     with _guard.verdict():
         yield
+
+
+# --- nothing of ours holds the loop up ------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_blocking_calls() -> Iterator[None]:
+    """Let a blocking call under a frame of ours raise where an asyncio loop runs."""
+    detector = BlockBuster(["racer", "transports"], excluded_modules=["racer.testing"])
+    detector.activate()
+    yield
+    detector.deactivate()
 
 
 # --- a skip in CI is a failure --------------------------------------------------------------

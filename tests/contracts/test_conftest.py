@@ -10,11 +10,15 @@ ROOT = Path(__file__).parents[2]
 SUITE = """
 from __future__ import annotations
 
+import asyncio
 import socket
+import time
 import warnings
 
 import anyio
 import pytest
+
+import racer
 
 PEER = ("192.0.2.1", 9)  # RFC 5737: an address nobody has
 
@@ -44,6 +48,14 @@ def test_fails_forgotten_socket():
 
 def test_fails_warning():
     warnings.warn("a warning", stacklevel=1)
+
+def test_fails_blocking_call():
+    ours = compile("time.sleep(0)", f"{racer.__path__[0]}/planted.py", "exec")
+
+    async def main():
+        exec(ours, {"time": time})
+
+    asyncio.run(main())
 
 def test_fails_strange_mark():
     pytest.mark.unheard_of

@@ -7,13 +7,11 @@ import pickle
 import socket
 import ssl
 import threading
-from typing import TypeVar
 
 import anyio
 import pytest
 
 from racer import errors
-from racer._report import Attempt, Outcome, RaceReport
 from racer.errors import (
     AllAttemptsFailed,
     AttemptTimeout,
@@ -47,8 +45,8 @@ from racer.errors import (
     classify,
     error_type_of,
 )
-
-_E = TypeVar("_E", bound=BaseException)
+from tests.racer.reports import failed as race
+from tests.racer.reports import wrapped
 
 TRANSIENT, PERMANENT = Severity.TRANSIENT, Severity.PERMANENT
 ENDED, CREDENTIAL = Severity.ENDED, Severity.CREDENTIAL
@@ -76,40 +74,11 @@ class Wrapper(Exception):
     """Another library's error, which says nothing to racer."""
 
 
-def wrapped(outer: _E, cause: BaseException) -> _E:
-    outer.__cause__ = cause
-    return outer
-
-
 def deep(bottom: BaseException, depth: int) -> BaseException:
     exc = bottom
     for _ in range(depth):
         exc = wrapped(Wrapper(), exc)
     return exc
-
-
-def race(*causes: BaseException | None, kind: type[DialError] = AllAttemptsFailed) -> DialError:
-    attempts = tuple(
-        Attempt(
-            transport=f"t{index}",
-            outcome=Outcome.NOT_STARTED if error is None else Outcome.CONNECT_FAILED,
-            error=error,
-            error_type=None if error is None else error_type_of(error),
-        )
-        for index, error in enumerate(causes)
-    )
-    return kind(
-        RaceReport(
-            target="example.com:443",
-            tls=True,
-            outcome=Outcome.CONNECT_FAILED,
-            winner=None,
-            duration=1.5,
-            timeout=80.0,
-            started=1_800_000_000.0,
-            attempts=attempts,
-        )
-    )
 
 
 # --- the tree -------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import random
@@ -25,10 +24,10 @@ from racer.testing import (
     ClockSettings,
     DeadlockError,
     LivelockError,
-    VirtualClockEventLoop,
     run_virtual,
     virtual_backends,
 )
+from racer.testing._loops import current_jumps
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -189,25 +188,30 @@ def test_a_clock_needs_at_least_one_pass() -> None:
         ClockSettings(max_passes=0)
 
 
-def test_the_loop_tells_its_jumps() -> None:
-    async def story() -> tuple[float, ...]:
-        await nap(0.25, 0.5)
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualClockEventLoop)
-        return loop.instants
+@on_both
+def test_listeners_learn_of_each_jump_before_its_timers_run(backend: BackendName) -> None:
+    async def story() -> list[tuple[str, float]]:
+        jumps = current_jumps()
+        assert jumps is not None
+        seen: list[tuple[str, float]] = []
+        jumps.listeners.append(lambda: seen.append(("jump", anyio.current_time())))
+        with anyio.move_on_after(0.1):
+            await anyio.lowlevel.checkpoint()  # a timer that never fires is no reason to jump
+        for seconds in (0.25, 0.5):
+            await anyio.sleep(seconds)
+            seen.append(("timer", anyio.current_time()))
+        return seen
 
-    assert run_virtual(story) == (0.25, 0.75)
+    assert run_virtual(story, backend=backend) == [
+        ("jump", 0.25),
+        ("timer", 0.25),
+        ("jump", 0.75),
+        ("timer", 0.75),
+    ]
 
 
-def test_a_cancelled_timer_is_no_instant() -> None:
-    async def story() -> tuple[float, ...]:
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.1, print).cancel()
-        await asyncio.sleep(0.5)
-        assert isinstance(loop, VirtualClockEventLoop)
-        return loop.instants
-
-    assert run_virtual(story) == (0.5,)
+async def test_a_real_clock_does_not_jump() -> None:
+    assert current_jumps() is None
 
 
 # --- when time cannot pass ----------------------------------------------------------------------
