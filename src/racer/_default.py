@@ -6,6 +6,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+import anyio
+
 from racer._dialer import Dialer, target_of
 from racer._host import current_loop, is_closed_loop
 from racer.errors import ConfigError
@@ -56,9 +58,8 @@ async def dial(
     Cancelling closes every attempt.
     """
     target = target_of(host, port, tls, ())
-    return await default_dialer().dial(
-        target, timeout=timeout, check=check, only=only, exclude=exclude
-    )
+    dialer = await default_dialer()
+    return await dialer.dial(target, timeout=timeout, check=check, only=only, exclude=exclude)
 
 
 async def aclose() -> None:
@@ -89,17 +90,24 @@ def set_default_dialer(dialer: Dialer | None) -> None:
     _remember(loop, dialer, quiet=False)
 
 
-def default_dialer() -> Dialer:
+async def default_dialer() -> Dialer:
     """Return the running loop's default dialer, made as configured when there is none that can serve."""
     loop = current_loop()
-    dialer = _defaults.get(loop)
-    if dialer is not None and dialer.is_usable:
+    if (dialer := _usable(loop)) is not None:
         return dialer
     from racer.config import configured  # noqa: PLC0415 - who brings a dialer never reads a configuration
 
-    dialer = configured()
-    _remember(loop, dialer, quiet=True)
-    return dialer
+    # Reads files and imports guests: not on the loop.
+    made = await anyio.to_thread.run_sync(configured)
+    if (dialer := _usable(loop)) is not None:
+        return dialer  # another dial of this loop was faster
+    _remember(loop, made, quiet=True)
+    return made
+
+
+def _usable(loop: object) -> Dialer | None:
+    dialer = _defaults.get(loop)
+    return dialer if dialer is not None and dialer.is_usable else None
 
 
 def _remember(loop: object, dialer: Dialer, *, quiet: bool) -> None:
