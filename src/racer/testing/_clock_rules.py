@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-__all__ = ("ClockSettings", "DeadlockError", "LivelockError", "deadlock", "livelock")
+__all__ = ("ClockSettings", "DeadlockError", "Jumps", "LivelockError", "deadlock", "livelock")
 
 
 class DeadlockError(RuntimeError):
@@ -50,6 +50,19 @@ class ClockSettings:
                 raise ValueError(f"{name} must be 0 or more seconds, not {seconds!r}")
         if self.max_passes < 1:
             raise ValueError(f"max_passes must be at least 1, not {self.max_passes!r}")
+
+
+class Jumps:
+    """Who is told, synchronously and before any timer runs, that a clock has jumped."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.listeners: list[Callable[[], None]] = []
+
+    def note(self) -> None:
+        """Tell every listener that the clock has just jumped."""
+        for listener in tuple(self.listeners):
+            listener()
 
 
 def deadlock(now: float, waiting: Iterable[str]) -> DeadlockError:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, TypeVarTuple
 
 import anyio
 
-from racer.testing._clock_rules import ClockSettings, deadlock, livelock
+from racer.testing._clock_rules import ClockSettings, Jumps, deadlock, livelock
 from racer.testing._whereabouts import whereabouts
 
 if TYPE_CHECKING:
@@ -139,6 +139,9 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
 
     Use it as a loop factory, ``asyncio.Runner(loop_factory=VirtualClockEventLoop)``, or through
     `virtual_backends` and `run_virtual`. Threads may call ``call_soon_threadsafe`` as on any loop.
+
+    Attributes:
+        jumps: Whom to tell when the clock has jumped.
     """
 
     # The base class has kept both since Python 3.4; typeshed does not list them.
@@ -149,7 +152,7 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
         """Make a loop whose clock reads ``clock.start``."""
         self._clock = clock
         self._passes = 0
-        self._instants: list[float] = []
+        self.jumps = Jumps()
         self._jumping_selector = _JumpingSelector(self._stand_still)
         super().__init__(self._jumping_selector)
         self._set_time(clock.start)
@@ -157,11 +160,6 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._now
-
-    @property
-    def instants(self) -> tuple[float, ...]:
-        """Each time the clock has jumped to, in order."""
-        return tuple(self._instants)
 
     def _set_time(self, now: float) -> None:
         self._now = now
@@ -198,7 +196,7 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
                 return events
         # The loop has just dropped cancelled timers from the head, so this one will run.
         self._set_time(max(self._now, self._scheduled[0].when()))
-        self._instants.append(self._now)
+        self.jumps.note()
         return []
 
     def _has_outside(self) -> bool:

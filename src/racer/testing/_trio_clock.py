@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 from trio.testing import MockClock
 
-from racer.testing._clock_rules import deadlock, livelock
+from racer.testing._clock_rules import Jumps, deadlock, livelock
 from racer.testing._whereabouts import described
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class TrioClock(trio.abc.Instrument):
     Attributes:
         mock_clock: What to give to trio, as ``clock=``.
         failure: Why the current run was cancelled by its clock; None if it was not.
+        jumps: Whom to tell when the clock has jumped; empty when a run begins.
     """
 
     def __init__(self, settings: ClockSettings) -> None:
@@ -57,16 +58,11 @@ class TrioClock(trio.abc.Instrument):
         self.mock_clock.deadline_to_sleep_time = self._sleep_time  # type: ignore[method-assign]
         self._reset()
 
-    @property
-    def instants(self) -> tuple[float, ...]:
-        """Each time the clock has jumped to in this run, in order."""
-        return tuple(self._instants)
-
     def _reset(self) -> None:
         self.failure = None
         self._now = self._settings.start
         self._next_deadline = math.inf
-        self._instants: list[float] = []
+        self.jumps = Jumps()
         self._passes = 0
         self._has_nothing_ready = False
         self._idle_passes = 0
@@ -85,8 +81,8 @@ class TrioClock(trio.abc.Instrument):
             raise ValueError("time can't go backwards")
         to_deadline = seconds == self._next_deadline - self._now
         self._now = self._next_deadline if to_deadline else self._now + seconds
-        self._instants.append(self._now)
         self._passes = 0
+        self.jumps.note()
 
     def _sleep_time(self, deadline: float) -> float:
         """Answer how long to wait; trio asks when no task is ready, with its next deadline."""
@@ -160,11 +156,7 @@ def _cancel_main(reason: str) -> None:
     root = trio.lowlevel.current_root_task()
     if root is None or not root.child_nurseries:
         return
-    scope = root.child_nurseries[-1].cancel_scope
-    try:
-        scope.cancel(reason=reason)
-    except TypeError:  # trio before 0.31 takes no reason
-        scope.cancel()
+    root.child_nurseries[-1].cancel_scope.cancel(reason=reason)
 
 
 def _tasks() -> list[str]:
