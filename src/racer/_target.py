@@ -304,4 +304,5 @@ def _to_ascii(host: str) -> str:
 
 def _shown(text: str) -> str:
     """Return `text` fit for an error: quoted, escaped, and cut."""
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+    shown = repr(text[:80])
+    return shown if len(text) <= 80 and len(shown) <= 90 else f"{shown[:80]}...{shown[0]}"

@@ -46,34 +46,46 @@ def _words(exc: BaseException, depth: int) -> str:
     text = _own_text(exc)
     if isinstance(exc, DialError) or depth >= _MAX_DEPTH:  # a race's own text names all its causes
         return text
-    more = _members(exc, text, depth)
+    said = [text, *_members(exc, text, depth)]
     cause = exc.__cause__
     for _ in range(_MAX_CAUSES):
         if cause is None:
             break
-        own = _own_text(cause)
         if isinstance(cause, BaseExceptionGroup):
-            more += _members(cause, text, depth)
-        elif not own or own not in text:
-            more.append(_named(type_name(cause), own))
+            said += _members(cause, text, depth)
+        elif not _says(said, own := _own_text(cause)):
+            said.append(_named(type_name(cause), own))
         cause = None if isinstance(cause, DialError) else cause.__cause__
-    if not more:
-        return text
-    return f"{text} ({'; '.join(more)})" if text else "; ".join(more)
+    more = "; ".join(said[1:])
+    return f"{text} ({more})" if text and more else text or more
 
 
-def _members(exc: BaseException, said: str, depth: int) -> list[str]:
-    """Return what the members of a group say that `said` does not."""
+def _members(exc: BaseException, text: str, depth: int) -> list[str]:
+    """Return what the members of a group say that `text` does not."""
     if not isinstance(exc, BaseExceptionGroup):
         return []
     members = [
         _named(type_name(member), _words(member, depth + 1))
         for member in exc.exceptions[:_MAX_MEMBERS]
-        if not (own := _own_text(member)) or own not in said
+        if not _says([text], _own_text(member))
     ]
     if (rest := len(exc.exceptions) - _MAX_MEMBERS) > 0:
         members.append(f"and {rest} more")
     return members
+
+
+def _says(said: list[str], text: str) -> bool:
+    """Whether `text` stands, not as a part of longer words, in what was said already."""
+    if not text:
+        return False
+    for line in said:
+        start = line.find(text)
+        while start >= 0:
+            before, after = line[:start][-1:], line[start + len(text) :][:1]
+            if not before.isalnum() and not after.isalnum():
+                return True
+            start = line.find(text, start + 1)
+    return False
 
 
 def _own_text(exc: BaseException) -> str:
