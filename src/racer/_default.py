@@ -10,7 +10,7 @@ import anyio
 
 from racer._dialer import Dialer, target_of
 from racer._host import current_loop, is_closed_loop
-from racer.errors import ConfigError
+from racer.errors import ConfigError, WrongLoop
 
 if TYPE_CHECKING:
     import ssl
@@ -77,12 +77,18 @@ def set_default_dialer(dialer: Dialer | None) -> None:
 
     Raises:
         ConfigError: not a dialer.
-        WrongLoop, DialerClosed: one that is bound elsewhere, or has ended.
+        WrongLoop, DialerClosed: no loop runs in this thread, or the dialer is bound to another, or has ended.
     """
     if dialer is not None and not isinstance(dialer, Dialer):
         msg = f"the default dialer must be a racer.Dialer or None, not {type(dialer).__name__}"
         raise ConfigError(msg)
-    loop = current_loop()
+    try:
+        loop = current_loop()
+    except RuntimeError as exc:
+        msg = (
+            "set_default_dialer() chooses for the running event loop, and none runs in this thread"
+        )
+        raise WrongLoop(msg) from exc
     if dialer is None:
         with _defaults_lock:
             _defaults.pop(loop, None)

@@ -259,7 +259,7 @@ class Dialer:
 
     def use_as_default(self, on_end: Callable[[], None], *, quiet: bool) -> None:
         """Be a loop's default: call `on_end` at the end, and with `quiet` blame nobody for being dropped."""
-        self._host.check()
+        self._host.bind()  # now, so that the loop's end reaches it even if nobody ever dials
         self._host.on_end = on_end
         self._is_ours = quiet
 
@@ -275,9 +275,9 @@ class Dialer:
         await self._host.aclose()
 
     def __del__(self) -> None:
-        """Warn, and begin the end, when it was dropped open."""
+        """Warn, and begin the end, when it was dropped open; a forked child cannot close it and is not blamed."""
         host = getattr(self, "_host", None)
-        if host is not None and host.is_open:
+        if host is not None and host.is_unclosed:
             host.end_from_anywhere()
             if not self._is_ours:
                 warnings.warn(

@@ -151,6 +151,11 @@ class LoopHost(abc.Host):
         return self._group is not None and self._state is _State.OPEN
 
     @property
+    def is_unclosed(self) -> bool:
+        """Whether somebody here still has to end it: used, not ended, and of this process."""
+        return self._state is _State.OPEN and self._pid == os.getpid()
+
+    @property
     def is_ended(self) -> bool:
         """Whether it has ended, or is about to."""
         return self._state in {_State.CLOSING, _State.ENDED}
@@ -202,19 +207,29 @@ class LoopHost(abc.Host):
             WrongLoop: bound elsewhere.
             DialerClosed: ended.
         """
-        self.check()
+        self.bind()
         if self._group is not None:
             return
-        if self._state is _State.NEW:
-            self._state = _State.OPEN
-            self._loop = weakref.ref(current_loop())
-            self._pid = os.getpid()
-            self._ready, self._closing, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
-            _spawn_keeper(self._keep)
         ready = self._ready
         if ready is not None:
             await ready.wait()
         self.check()
+
+    def bind(self) -> None:
+        """Bind to the running loop and process, once, and spawn the keeper; synchronous.
+
+        Raises:
+            WrongLoop: bound elsewhere.
+            DialerClosed: ended.
+        """
+        self.check()
+        if self._state is _State.NEW:
+            loop = current_loop()
+            self._state = _State.OPEN
+            self._loop = weakref.ref(loop)
+            self._pid = os.getpid()
+            self._ready, self._closing, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
+            _spawn_keeper(self._keep)
 
     def start_soon(self, fn: Callable[[*_Args], Awaitable[Any]], *args: *_Args, name: str) -> None:
         """Start a guest's long-lived task, in an empty context."""
@@ -350,7 +365,7 @@ class LoopHost(abc.Host):
         if self._loop is not None and self._state is not _State.ENDED:
             self._check_place()
         elif self._loop is None and self._state is _State.NEW:
-            await self.ensure()  # guests that were never started still have an aclose()
+            self.bind()  # guests that were never started still have an aclose()
         closing, ended = self._closing, self._ended
         if closing is None or ended is None:
             return
@@ -377,11 +392,13 @@ class LoopHost(abc.Host):
                     self._ready.set()
                 try:
                     await closing.wait()
+                except GeneratorExit:
+                    raise  # the loop was closed with its tasks pending: nothing can be awaited any more
                 except BaseException:
                     # The loop ends without aclose(): one bounded chance for guests to say goodbye.
                     self._state = _State.CLOSING
                     self._abort_races("the event loop ended under the dialer")
-                    with anyio.move_on_after(_GOODBYE, shield=True):
+                    with anyio.CancelScope(shield=True):
                         await self._say_goodbye(_GOODBYE)
                     raise
                 with anyio.move_on_after(_ORDERLY) as scope:
@@ -391,9 +408,15 @@ class LoopHost(abc.Host):
                     self.cleanups.force_all()
                 group.cancel_scope.cancel()
         except Exception:
-            logger.exception("the dialer's keeper failed")
+            if not self._is_destroyed():
+                logger.exception("the dialer's keeper failed")
         finally:
             self._end()
+
+    def _is_destroyed(self) -> bool:
+        """Return whether the loop is gone, and the keeper only unwinds."""
+        loop = self._loop() if self._loop is not None else None
+        return loop is None or is_closed_loop(loop)
 
     async def _say_goodbye(self, limit: float) -> None:
         """Run every guest's aclose at the same time; waits no longer than `limit`, not even for one that shields itself."""
@@ -405,7 +428,8 @@ class LoopHost(abc.Host):
 
         async def say(name: str, aclose: Callable[[], Awaitable[None]]) -> None:
             try:
-                with anyio.move_on_after(limit):
+                # Shielded, since where a loop ends, trio has already cancelled all that is in the group.
+                with anyio.move_on_after(limit, shield=True):
                     await aclose()
                     left.discard(name)
             except Exception:
