@@ -6,6 +6,8 @@ trio clock is asked for.
 * `run_virtual`, `virtual_backends`, `VirtualClockEventLoop`: clocks that jump instead of waiting.
 * `stream_pair`, `StreamLedger`: streams in memory that remember how they were closed.
 * `cancel_everywhere`: cancels a story at every point at which it can be cancelled.
+* `ScriptedTransport`, `ScriptedRequestTransport`: transports that win, fail, hang and misbehave on time, as
+  written with `wins`, `fails`, `hangs` and `returns`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from racer.testing._clocks import (
     run_virtual,
     virtual_backends,
 )
+from racer.testing._ledger import StreamLeak, StreamLedger, Tracked
+from racer.testing._local_host import LocalHost
 from racer.testing._points import (
     CancelFault,
     CancelKind,
@@ -27,9 +31,20 @@ from racer.testing._points import (
     CancelPoint,
     CancelSweep,
 )
-from racer.testing._streams import MemoryStream, StreamLeak, StreamLedger, stream_pair
+from racer.testing._script import Ending, Script, Step, fails, hangs, returns, returns_none, wins
+from racer.testing._scripted import (
+    AttemptRecord,
+    ContractBroken,
+    Lifecycle,
+    RecordedEnd,
+    ScriptedRequestTransport,
+    ScriptedRoute,
+    ScriptedTransport,
+)
+from racer.testing._streams import MemoryStream, stream_pair
 
 __all__ = (
+    "AttemptRecord",
     "Backend",
     "BackendName",
     "CancelFault",
@@ -39,14 +54,30 @@ __all__ = (
     "CancelSweep",
     "CancellationMishandled",
     "ClockSettings",
+    "ContractBroken",
     "DeadlockError",
+    "Ending",
+    "Lifecycle",
     "LivelockError",
+    "LocalHost",
     "MemoryStream",
+    "RecordedEnd",
+    "Script",
+    "ScriptedRequestTransport",
+    "ScriptedRoute",
+    "ScriptedTransport",
+    "Step",
     "StreamLeak",
     "StreamLedger",
+    "Tracked",
     "VirtualClockEventLoop",
     "cancel_everywhere",
+    "fails",
+    "hangs",
+    "returns",
+    "returns_none",
     "run_virtual",
     "stream_pair",
     "virtual_backends",
+    "wins",
 )

@@ -11,9 +11,11 @@ import anyio
 from anyio.abc import ByteStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ("MemoryStream", "StreamLeak", "StreamLedger", "stream_pair")
+    from racer.testing._ledger import StreamLedger
+
+__all__ = ("MemoryStream", "loop_time", "stream_pair")
 
 _CAPACITY = 65_536  # bytes; a common size of a kernel's socket buffer
 
@@ -94,7 +96,7 @@ class MemoryStream(ByteStream):
     ) -> None:
         """Use `stream_pair`, which makes both ends."""
         self.name = name
-        self.made_at = _now()
+        self.made_at = loop_time()
         self.closed = False
         self.closed_at: float | None = None
         self.closed_by_force = False
@@ -186,7 +188,7 @@ class MemoryStream(ByteStream):
         if self.closed:
             return
         self.closed = True
-        self.closed_at = _now()
+        self.closed_at = loop_time()
         self.closed_by_force = by_force
         self._inbound.abandon()
         if by_force:
@@ -254,74 +256,7 @@ class _Pipe:
         await self._changed.wait()
 
 
-class StreamLeak(AssertionError):
-    """Streams were left open; `leaked` holds them."""
-
-    def __init__(self, message: str, leaked: Sequence[MemoryStream]) -> None:
-        """Keep the leaked streams beside the words."""
-        super().__init__(message)
-        self.leaked = tuple(leaked)
-
-
-class StreamLedger:
-    """Knows every stream that was entered into it, and which of them are still open.
-
-    Example:
-        >>> from racer.testing import run_virtual
-        >>> async def forget() -> None:
-        ...     ledger = StreamLedger()
-        ...     stream_pair(name="forgotten", ledger=ledger)[1].abort()
-        ...     ledger.assert_all_closed()
-        >>> run_virtual(forget)
-        Traceback (most recent call last):
-        ...
-        racer.testing._streams.StreamLeak: 1 of 2 streams left open: 'forgotten' (made at t=0.0)
-    """
-
-    def __init__(self) -> None:
-        """Begin an empty ledger."""
-        self._streams: list[MemoryStream] = []
-
-    def add(self, stream: MemoryStream) -> None:
-        """Enter a stream."""
-        self._streams.append(stream)
-
-    @property
-    def streams(self) -> tuple[MemoryStream, ...]:
-        """Every stream entered, in order."""
-        return tuple(self._streams)
-
-    @property
-    def open_streams(self) -> tuple[MemoryStream, ...]:
-        """The streams that are not closed, in order."""
-        return tuple(stream for stream in self._streams if not stream.closed)
-
-    def assert_all_closed(self, *, but: Collection[MemoryStream | str] = ()) -> None:
-        """Fail unless every stream is closed, except those named: these may be open or closed.
-
-        Args:
-            but: Streams, or names of streams.
-
-        Raises:
-            StreamLeak: Names each stream left open.
-            ValueError: `but` holds something the ledger does not know, and so would excuse nothing.
-        """
-        for excused in but:
-            if not any(_is(stream, excused) for stream in self._streams):
-                raise ValueError(f"the ledger knows no stream {excused!r}")
-        leaked = [s for s in self.open_streams if not any(_is(s, excused) for excused in but)]
-        if leaked:
-            names = ", ".join(f"{s.name!r} (made at t={s.made_at})" for s in leaked)
-            raise StreamLeak(
-                f"{len(leaked)} of {len(self._streams)} streams left open: {names}", leaked
-            )
-
-
-def _is(stream: MemoryStream, wanted: MemoryStream | str) -> bool:
-    return stream is wanted or stream.name == wanted
-
-
-def _now() -> float | None:
+def loop_time() -> float | None:
     """Return the event loop's time, or None where none runs, as in a finalizer."""
     try:
         return anyio.current_time()
