@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -11,9 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
-    "importlinter"
-]["contracts"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONTRACTS = SETTINGS["tool"]["importlinter"]["contracts"]
+
+# Who runs racer on trio has brought trio, and with it `outcome`.
+BROUGHT_ALONG = {"outcome", "trio"}
 
 # contract -> the file that breaks it, and the line that does
 FAULTS = {
@@ -45,6 +49,34 @@ def lint(src: Path, *only: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def outside_packages(source: str) -> set[str]:
+    """Return the top-level packages that are imported and come with neither Python nor this project."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).partition(".")[0])
+    return found - sys.stdlib_module_names - {"racer", "transports"}
+
+
+def declared() -> set[str]:
+    """Return the distributions that pyproject.toml names for a user, extras included."""
+    project = SETTINGS["project"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values()]
+    return {re.split(r"[<>=\[; ]", line, maxsplit=1)[0] for lines in lists for line in lines}
+
+
+def test_what_is_imported_is_declared() -> None:
+    """A package that is there only because another needs it can go at that one's next release."""
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
+    imported = set[str]().union(*map(outside_packages, sources))
+    # Both spread over many distributions, of which the SDK brings the API.
+    names = {"dns": "dnspython", "opentelemetry": "opentelemetry-sdk"}
+    assert {"anyio", "opentelemetry"} <= imported
+    assert {names.get(name, name) for name in imported} - declared() - BROUGHT_ALONG == set()
 
 
 def test_the_contracts_are_kept() -> None:
