@@ -460,6 +460,7 @@ class LoopHost(abc.Host):
         if self._ended is not None:
             self._ended.set()
         self._ready = self._closing = self._ended = None
+        self._goodbyes = dict  # it leads to the roster, which leads back here
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end()

@@ -24,7 +24,7 @@ _GUARD = 50.0  # seconds after which a program is taken for stuck; none needs a 
 _PRELUDE = """
 from __future__ import annotations
 
-import asyncio, gc, logging, os, signal, sys, threading, weakref
+import asyncio, gc, logging, os, signal, sys, threading, time, weakref
 from importlib.metadata import EntryPoint
 
 import anyio
@@ -74,10 +74,13 @@ def run(main, *args):
     )
 
 
-async def wait_until(condition):
-    with anyio.fail_after(30):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
+def all_die(refs):
+    for _ in range(500):  # a worker thread may hold the last reference a moment longer than its loop
+        gc.collect()
+        if all(ref() is None for ref in refs):
+            return True
+        time.sleep(0.01)
+    return False
 """
 
 

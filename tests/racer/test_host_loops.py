@@ -15,13 +15,15 @@ import pytest
 
 import racer
 from racer.errors import DialerClosed, WrongLoop
-from racer.testing import BackendName, run_virtual
-from tests.racer.guests import Plain, Starting
+from racer.testing import BackendName, ScriptedTransport, hangs, run_virtual, wins
+from tests.racer.guests import Hosted
 from tests.racer.programs import LOOPS, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from racer.abc import Progress
 
 on_both = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 on_each = pytest.mark.parametrize("loop", LOOPS)
@@ -29,7 +31,7 @@ on_each = pytest.mark.parametrize("loop", LOOPS)
 # Each is a way in; where it leads nowhere, all say the same.
 USES: dict[str, Callable[[racer.Dialer], Any]] = {
     "race": lambda dialer: dialer.race("192.0.2.1"),
-    "replace": lambda dialer: dialer.replace("plain", Plain("other")),
+    "replace": lambda dialer: dialer.replace("plain", ScriptedTransport("other")),
     "status": lambda dialer: dialer.status(),
     "update_credential": lambda dialer: dialer.update_credential("plain", "new"),
 }
@@ -45,7 +47,7 @@ ASYNC_USES: dict[str, Callable[[racer.Dialer], Any]] = {
 
 @on_both
 def test_a_dialer_made_before_any_loop_is_bound_by_its_first_use(backend: BackendName) -> None:
-    dialer = racer.Dialer([Plain()])
+    dialer = racer.Dialer([ScriptedTransport("plain")])
 
     async def story() -> None:
         async with dialer, await dialer.dial("192.0.2.1:80") as conn:
@@ -66,7 +68,7 @@ def test_another_loop_is_refused_and_the_first_goes_on(backend: BackendName) -> 
                 await start(dialer)
 
     async def story() -> None:
-        async with racer.Dialer([Plain()]) as dialer:
+        async with racer.Dialer([ScriptedTransport("plain")]) as dialer:
             await anyio.to_thread.run_sync(lambda: anyio.run(elsewhere, dialer, backend=backend))
             async with await dialer.dial("192.0.2.1:80") as conn:
                 assert conn.report.outcome == "connected"
@@ -80,20 +82,20 @@ async def test_a_thread_without_a_loop_is_refused() -> None:
             with pytest.raises(WrongLoop, match="none runs in this thread"):
                 use(dialer)
 
-    async with racer.Dialer([Plain()]) as dialer:
+    async with racer.Dialer([ScriptedTransport("plain")]) as dialer:
         await anyio.to_thread.run_sync(elsewhere, dialer)
 
 
 def test_without_a_loop_an_unused_dialer_can_be_looked_at_and_changed() -> None:
-    dialer = racer.Dialer([Plain()])
-    dialer.replace("plain", Plain("other"))
+    dialer = racer.Dialer([ScriptedTransport("plain")])
+    dialer.replace("plain", ScriptedTransport("other", credential="old"))
     dialer.update_credential("plain", "new")
     assert not dialer.status().closed
 
 
 @on_both
 def test_a_dialer_whose_loop_has_ended_says_so_in_the_next(backend: BackendName) -> None:
-    dialer = racer.Dialer([Plain()])
+    dialer = racer.Dialer([ScriptedTransport("plain")])
 
     async def story() -> None:
         await (await dialer.dial("192.0.2.1:80")).aclose()
@@ -185,8 +187,7 @@ def test_loops_in_turn_leave_nothing_without_being_told(loop: str, tmp_path: Pat
         for _ in range(3):
             run(main)
             assert Plain.drivers == 0
-        gc.collect()
-        assert [ref() for ref in left] == [None] * 12, left
+        assert all_die(left), left
         assert not _default._defaults and not _host._keepers
         print("done")
         """,
@@ -211,8 +212,7 @@ def test_a_dialer_that_was_chosen_and_never_used_leaves_with_its_loop(
 
         for _ in range(3):
             run(main)
-        gc.collect()
-        assert [ref() for ref in left] == [None] * 6, left
+        assert all_die(left), left
         assert not _default._defaults and not _host._keepers
         print("done")
         """,
@@ -247,9 +247,8 @@ def test_a_loop_that_was_just_closed_is_swept_by_the_next(loop: str, tmp_path: P
         gc.collect()
         assert left[1]() is not None  # nobody was told
         run(main)
-        gc.collect()
         # The loop itself stays: anyio keeps what it knows of a task for as long as that task lives.
-        assert [ref() for ref in left[1:]] == [None] * 3, left
+        assert all_die(left[1:]), left
         assert not _default._defaults and not _host._keepers
         print("done")
         """,
@@ -282,7 +281,6 @@ def test_an_interrupt_ends_a_pending_dial_and_leaves_nothing(loop: str, tmp_path
             run(main)
         except KeyboardInterrupt:
             print("interrupted")
-        gc.collect()
         assert Plain.drivers == 0 and not _default._defaults and not _host._keepers
         """,
         loop,
@@ -296,15 +294,15 @@ if sys.version_info >= (3, 12):
     def test_eager_tasks_change_nothing() -> None:
         async def story() -> None:
             asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
-            first, second = Plain("first", after=1.0), Starting("second", after=0.5)
+            first, second = ScriptedTransport("first", hangs()), Hosted("second", wins(0.5))
             async with racer.Dialer([first, second]) as dialer:
                 for _ in range(2):
                     began = anyio.current_time()
                     async with await dialer.dial("192.0.2.1:80") as conn:
                         assert conn.transport_name == "second"
                         assert anyio.current_time() - began == 0.5
-            assert second.events == ["start", "started", "connect", "connect", "aclose"]
-            first.ledger.assert_all_closed()
+            assert (second.started_at, second.closed_at) == ([0.0], [1.0])
+            assert not first.running
             second.ledger.assert_all_closed()
 
         run_virtual(story)
@@ -315,7 +313,7 @@ if sys.version_info >= (3, 12):
 
 @on_both
 def test_at_the_loops_end_each_driver_says_goodbye_twice(backend: BackendName) -> None:
-    async def drive(guest: Starting) -> None:
+    async def drive(guest: Hosted) -> None:
         try:
             await anyio.sleep_forever()
         finally:
@@ -324,7 +322,7 @@ def test_at_the_loops_end_each_driver_says_goodbye_twice(backend: BackendName) -
                 await anyio.sleep(0.25)
                 guest.note("asynchronous goodbye")
 
-    guests = [Starting(f"guest {number}", driver=drive) for number in range(2)]
+    guests = [Hosted(f"guest {number}", driver=drive) for number in range(2)]
 
     dialer = racer.Dialer(guests)
 
@@ -334,8 +332,7 @@ def test_at_the_loops_end_each_driver_says_goodbye_twice(backend: BackendName) -
 
     run_virtual(story, backend=backend)
     for guest in guests:
-        assert guest.diary[:3] == [("start", 0.0), ("started", 0.0), ("connect", 0.0)]
-        assert sorted(guest.diary[3:], key=lambda entry: (entry[1], entry[0])) == [
+        assert sorted(guest.diary, key=lambda entry: (entry[1], entry[0])) == [
             ("aclose", 1.0),
             ("synchronous goodbye", 1.0),
             ("asynchronous goodbye", 1.25),
@@ -346,25 +343,27 @@ def test_at_the_loops_end_each_driver_says_goodbye_twice(backend: BackendName) -
 def test_at_the_loops_end_guests_are_closed_within_bounds(
     backend: BackendName, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ended = []
-
-    async def hang() -> None:
+    async def hang(guest: Hosted) -> None:
         try:
             await anyio.sleep_forever()
         finally:
-            ended.append(anyio.current_time())
+            guest.note("closed")
 
-    async def nap() -> None:
+    async def nap(guest: Hosted) -> None:
         await anyio.sleep(0.5)
-        ended.append(anyio.current_time())
+        guest.note("closed")
 
-    dialer = racer.Dialer([Plain("hangs", goodbye=hang), Plain("naps", goodbye=nap)])
+    guests = [Hosted("hangs", goodbye=hang), Hosted("naps", goodbye=nap)]
+    dialer = racer.Dialer(guests)
 
     async def story() -> None:
         await (await dialer.dial("192.0.2.1:80")).aclose()
 
     run_virtual(story, backend=backend)
-    assert ended == [0.5, 1.0]
+    assert [guest.diary for guest in guests] == [
+        [("aclose", 0.0), ("closed", 1.0)],
+        [("aclose", 0.0), ("closed", 0.5)],
+    ]
     assert dialer.status().closed
     assert [record.getMessage() for record in caplog.records] == [
         "transport 'hangs' did not close within 1.0 s"
@@ -374,8 +373,7 @@ def test_at_the_loops_end_guests_are_closed_within_bounds(
 @on_both
 def test_the_loops_end_ends_a_pending_dial(backend: BackendName) -> None:
     """A caller in a system task of trio, or beside main on asyncio, outlives main for a moment."""
-    guest = Plain(after=5.0)
-    dialer = racer.Dialer([guest])
+    dialer = racer.Dialer([ScriptedTransport("plain", hangs())])
 
     async def story() -> None:
         async with anyio.create_task_group() as group:
@@ -393,8 +391,9 @@ def test_the_loops_end_ends_a_pending_dial(backend: BackendName) -> None:
 
 def test_cancelling_every_task_natively_ends_a_pending_dial() -> None:
     raised: list[BaseException] = []
-    winner, loser = Plain("winner", after=9.0), Plain("loser", after=9.0, last_words=0.25)
-    dialer = racer.Dialer([winner, loser])
+    dialer = racer.Dialer(
+        [ScriptedTransport("one", hangs()), ScriptedTransport("other", hangs().slow_cleanup(0.25))]
+    )
 
     async def dial() -> None:
         try:
@@ -425,15 +424,14 @@ def test_a_hosted_task_that_is_cancelled_natively_takes_nothing_with_it(
 ) -> None:
     tasks: list[asyncio.Task[Any]] = []
 
-    async def drive(guest: Starting) -> None:
+    async def drive(guest: Hosted) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.append(task)
         await anyio.sleep_forever()
 
     async def story() -> None:
-        guest = Starting(driver=drive)
-        async with racer.Dialer([guest, Plain()]) as dialer:
+        async with racer.Dialer([Hosted(driver=drive)]) as dialer:
             await (await dialer.dial("192.0.2.1:80")).aclose()
             await anyio.lowlevel.checkpoint()
             tasks[0].cancel()
@@ -446,16 +444,17 @@ def test_a_hosted_task_that_is_cancelled_natively_takes_nothing_with_it(
 
 
 def test_an_attempt_that_is_cancelled_natively_has_failed_and_the_race_goes_on() -> None:
-    class Cut(Plain):
-        async def reach(self, target: Any, progress: Any) -> Any:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            return await super().reach(target, progress)
+    def cut(progress: Progress) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
 
     async def story() -> None:
-        cut, plain = Cut("cut", after=1.0), Plain(after=2.0)
-        async with racer.Dialer([cut, plain]) as dialer:
+        guests = [
+            ScriptedTransport("cut", wins(1.0).tells(cut)),
+            ScriptedTransport("plain", wins(2.0)),
+        ]
+        async with racer.Dialer(guests) as dialer:
             async with await dialer.dial("192.0.2.1:80") as conn:
                 assert conn.transport_name == "plain"
                 assert anyio.current_time() == 2.0
