@@ -21,7 +21,8 @@ def cut(text: str, width: int, ellipsis: str = "…") -> str:
     """Return `text` if it fits into `width` columns, else its beginning and an ellipsis that do."""
     if width_of(text) <= width:
         return text
-    return (_head(text, width - width_of(ellipsis)).rstrip() + ellipsis)[:width]
+    room = width - width_of(ellipsis)
+    return ellipsis[:width] if room < 0 else _head(text, room).rstrip(" (") + ellipsis
 
 
 def cut_middle(text: str, width: int, ellipsis: str = "…") -> str:

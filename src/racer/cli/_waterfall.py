@@ -118,7 +118,7 @@ class _Picture:
         names = [width_of(self._safe(a.transport)) for a in report.attempts]
         results = [width_of(self._result(a)) for a in report.attempts if a.started_at is not None]
         self._name_width = min(max(names, default=0), width // 5)
-        self._result_width = min(max(results, default=0), width * 3 // 8)
+        self._result_width = min(max(results, default=0), width * 2 // 5)
         self._bar_start = 2 + self._name_width + 1
         self._room = width - self._bar_start
         self._bar_width = self._room - 1 - self._result_width
