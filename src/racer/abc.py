@@ -42,6 +42,10 @@ __all__ = (
     "Traits",
     "Transport",
     "TransportStatus",
+    "check_delay",
+    "check_seconds",
+    "check_tier",
+    "unknown_key",
 )
 
 _Args = TypeVarTuple("_Args")
@@ -361,9 +365,11 @@ def unknown_key(key: str, known: tuple[str, ...]) -> str:
     """Return the words for a key nobody knows, with the nearest valid one."""
     import difflib  # noqa: PLC0415 - only the wrong pay
 
-    plain = {name.casefold(): name for name in known}
-    asked = str(key).replace("-", "_").casefold()
-    near = [plain[name] for name in difflib.get_close_matches(asked, plain, n=1)]
+    def plain(name: str) -> str:
+        return str(name).replace("-", "_").casefold()
+
+    spelt = {plain(name): name for name in known}
+    near = [spelt[name] for name in difflib.get_close_matches(plain(key), spelt, n=1)]
     hint = (
         f"; did you mean {near[0]!r}?"
         if near
