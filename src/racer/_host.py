@@ -123,9 +123,10 @@ class LoopHost(abc.Host):
         self._pid = 0
         self._group: TaskGroup | None = None
         self._ready: anyio.Event | None = None
-        self._closing: anyio.Event | None = None
+        self._wake: anyio.Event | None = None
         self._ended: anyio.Event | None = None
         self._watching = False
+        self._dropped: list[tuple[Closable, str, Callable[[], None]]] = []
         self._races: dict[Abortable, None] = {}
         self._running: dict[int, str] = {}
         self._last_id = 0
@@ -228,7 +229,7 @@ class LoopHost(abc.Host):
             self._state = _State.OPEN
             self._loop = weakref.ref(loop)
             self._pid = os.getpid()
-            self._ready, self._closing, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
+            self._ready, self._wake, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
             _spawn_keeper(self._keep)
 
     def start_soon(self, fn: Callable[[*_Args], Awaitable[Any]], *args: *_Args, name: str) -> None:
@@ -325,10 +326,21 @@ class LoopHost(abc.Host):
         self._call_from_anywhere(self._drop, resource, transport_name, release)
 
     def _drop(self, resource: Closable, transport_name: str, release: Callable[[], None]) -> None:
-        closer = self.close_soon(resource, transport_name, contextvars.Context())
-        if closer is not None:
-            closer.force()
-        release()
+        # A loop's bare callback may start no task of anyio's: the keeper does.
+        self._dropped.append((resource, transport_name, release))
+        self._wake_keeper()
+
+    def _take_dropped(self) -> None:
+        dropped, self._dropped = self._dropped, []
+        for resource, transport_name, release in dropped:
+            closer = self.close_soon(resource, transport_name, contextvars.Context())
+            if closer is not None:
+                closer.force()
+            release()
+
+    def _wake_keeper(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
 
     def _call_from_anywhere(self, fn: Callable[[*_Args], object], *args: *_Args) -> None:
         loop = self._loop() if self._loop is not None else None
@@ -349,10 +361,10 @@ class LoopHost(abc.Host):
         self._call_from_anywhere(self._begin_end)
 
     def _begin_end(self) -> None:
-        if self._state is _State.OPEN and self._closing is not None:
+        if self._state is _State.OPEN:
             self._state = _State.CLOSING
             self._abort_races("the dialer was dropped")
-            self._closing.set()
+            self._wake_keeper()
 
     async def aclose(self) -> None:
         """End: guests say goodbye, streams are closed; returns within `END_TIMEOUT` also under cancellation.
@@ -366,13 +378,13 @@ class LoopHost(abc.Host):
             self._check_place()
         elif self._loop is None and self._state is _State.NEW:
             self.bind()  # guests that were never started still have an aclose()
-        closing, ended = self._closing, self._ended
-        if closing is None or ended is None:
+        ended = self._ended
+        if ended is None:
             return
         if self._state is _State.OPEN:
             self._state = _State.CLOSING
             self._abort_races("the dialer was closed")
-            closing.set()
+            self._wake_keeper()
         with anyio.move_on_after(END_TIMEOUT, shield=True) as scope:
             await ended.wait()
         if scope.cancelled_caught:
@@ -383,15 +395,13 @@ class LoopHost(abc.Host):
 
     async def _keep(self) -> None:
         """Own the task group until the end is asked for, or the loop ends."""
-        closing = self._closing
-        assert closing is not None
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
                 if self._ready is not None:
                     self._ready.set()
                 try:
-                    await closing.wait()
+                    await self._wait_for_end()
                 except GeneratorExit:
                     raise  # the loop was closed with its tasks pending: nothing can be awaited any more
                 except BaseException:
@@ -403,6 +413,7 @@ class LoopHost(abc.Host):
                     raise
                 with anyio.move_on_after(_ORDERLY) as scope:
                     await self._say_goodbye(_GOODBYE)
+                    self._take_dropped()
                     await self.cleanups.drained()
                 if scope.cancelled_caught:
                     self.cleanups.force_all()
@@ -412,6 +423,12 @@ class LoopHost(abc.Host):
                 logger.exception("the dialer's keeper failed")
         finally:
             self._end()
+
+    async def _wait_for_end(self) -> None:
+        while self._state is _State.OPEN:
+            self._wake = anyio.Event()
+            self._take_dropped()
+            await self._wake.wait()
 
     def _is_destroyed(self) -> bool:
         """Return whether the loop is gone, and the keeper only unwinds."""
@@ -459,7 +476,7 @@ class LoopHost(abc.Host):
             self._ready.set()
         if self._ended is not None:
             self._ended.set()
-        self._ready = self._closing = self._ended = None
+        self._ready = self._wake = self._ended = None
         self._goodbyes = dict  # it leads to the roster, which leads back here
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
