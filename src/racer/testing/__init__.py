@@ -8,10 +8,13 @@ trio clock is asked for.
 * `cancel_everywhere`: cancels a story at every point at which it can be cancelled.
 * `ScriptedTransport`, `ScriptedRequestTransport`: transports that win, fail, hang and misbehave on time, as
   written with `wins`, `fails`, `hangs` and `returns`.
+* `check_transport`, `check_request_transport`: whether a transport of your own keeps its promises; with
+  `EchoServer` to connect to, and `LocalHost` to live in.
 """
 
 from __future__ import annotations
 
+from racer.testing._bench import NonConformance, Rule
 from racer.testing._cancel import cancel_everywhere
 from racer.testing._clock_rules import ClockSettings, DeadlockError, LivelockError
 from racer.testing._clocks import (
@@ -21,6 +24,12 @@ from racer.testing._clocks import (
     run_virtual,
     virtual_backends,
 )
+from racer.testing._conformance import (
+    ConformanceReport,
+    check_request_transport,
+    check_transport,
+)
+from racer.testing._echo import EchoServer
 from racer.testing._ledger import StreamLeak, StreamLedger, Tracked
 from racer.testing._local_host import LocalHost
 from racer.testing._points import (
@@ -54,14 +63,18 @@ __all__ = (
     "CancelSweep",
     "CancellationMishandled",
     "ClockSettings",
+    "ConformanceReport",
     "ContractBroken",
     "DeadlockError",
+    "EchoServer",
     "Ending",
     "Lifecycle",
     "LivelockError",
     "LocalHost",
     "MemoryStream",
+    "NonConformance",
     "RecordedEnd",
+    "Rule",
     "Script",
     "ScriptedRequestTransport",
     "ScriptedRoute",
@@ -72,6 +85,8 @@ __all__ = (
     "Tracked",
     "VirtualClockEventLoop",
     "cancel_everywhere",
+    "check_request_transport",
+    "check_transport",
     "fails",
     "hangs",
     "returns",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -233,8 +234,9 @@ class ScriptedTransport(_ScriptedGuest, Transport):
         script: What successive calls of `connect` do.
         traits: What it declares.
         serves: Why it serves no target; or a function that says so of each.
-        serve: What the far end of every stream does, as a task of the host. Without it the far end is left
-            to the test, as ``attempts[i].peer``.
+        serve: What the far end of every stream does, as a task of the host; it may let out the
+            `BrokenResourceError` of a near end closed by force. Without it the far end is left to the test,
+            as ``attempts[i].peer``.
         lifecycle: What `start` and `aclose` do.
         credential: What `update_credential` replaces; None if it takes none.
         ledger: Where it enters the streams it gives; by default one of its own.
@@ -297,8 +299,15 @@ class ScriptedTransport(_ScriptedGuest, Transport):
         record.stream, record.peer = near, far
         if self._serve is not None:
             assert self._host is not None
-            self._host.start_soon(self._serve, far, name=f"{self.name}'s far end")
+            self._host.start_soon(self._serve_far, self._serve, far, name=far.name)
         return near
+
+    @staticmethod
+    async def _serve_far(
+        serve: Callable[[MemoryStream], Awaitable[object]], far: MemoryStream
+    ) -> None:
+        with suppress(anyio.BrokenResourceError):  # the near end was closed by force
+            await serve(far)
 
 
 class ScriptedRequestTransport(_ScriptedGuest, RequestTransport):
