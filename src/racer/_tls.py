@@ -86,7 +86,7 @@ def demand_tls(stream: ByteStream, target: Target) -> None:
     Raises:
         NotUsable: says what is missing.
     """
-    ssl_object = stream.extra(TLSAttribute.ssl_object, None)  # noqa: S610 - anyio's typed attributes, not Django's
+    ssl_object = stream.extra(TLSAttribute.ssl_object, None)
     if ssl_object is None:
         msg = "the transport declares TLS of its own, and its stream shows none"
         raise NotUsable(msg, stage=Stage.VERIFY)
