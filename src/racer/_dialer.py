@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from racer._connection import Connection
@@ -19,7 +20,7 @@ from racer.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
     from typing import Literal, Self
 
@@ -87,6 +88,8 @@ class Dialer:
         if type(max_cleanups) is not int or max_cleanups < 1:
             msg = f"max_cleanups must be a whole number of at least 1, not {max_cleanups!r}"
             raise ConfigError(msg)
+        _check_provider(tracer_provider, "tracer_provider", "get_tracer")
+        _check_provider(meter_provider, "meter_provider", "get_meter")
         self._roster = Roster(entrants)
         self._timeout = timeout
         self._is_ours = (
@@ -305,8 +308,8 @@ class Dialer:
     ) -> frozenset[str]:
         """Return the names that may take part."""
         every = [place.name for place in self._roster]
-        wanted = every if only is None else [only] if isinstance(only, str) else list(only)
-        unwanted = [exclude] if isinstance(exclude, str) else list(exclude)
+        wanted = every if only is None else _names(only, "only")
+        unwanted = _names(exclude, "exclude")
         for name in [*wanted, *unwanted]:
             self._roster[name]
         chosen = frozenset(wanted) - frozenset(unwanted)
@@ -328,6 +331,21 @@ def target_of(
         msg = "a Target says port, tls and alpn itself"
         raise ConfigError(msg)
     return host
+
+
+def _names(value: object, what: str) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, bytes) or not isinstance(value, Iterable):
+        msg = f"{what} takes an entrant's name or several, not {type(value).__name__}"
+        raise ConfigError(msg)
+    return list(value)
+
+
+def _check_provider(provider: object, what: str, method: str) -> None:
+    if provider is not None and not callable(getattr(provider, method, None)):
+        msg = f"{what} must be an OpenTelemetry provider or None, not {type(provider).__name__}"
+        raise ConfigError(msg)
 
 
 def _reason_against(place: Place, target: Target, kind: Kind, chosen: frozenset[str]) -> str | None:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import contextvars
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from racer.abc import Guest, RequestTransport, Transport, check_delay, check_tier
-from racer.errors import ConfigError, Stage, TransportBusy, TransportCrashed, TransportError
+from racer._report import describe
+from racer.abc import Guest, RequestTransport, Traits, Transport, check_delay, check_tier
+from racer.errors import (
+    ConfigError,
+    ErrorType,
+    Stage,
+    TransportBusy,
+    TransportCrashed,
+    TransportError,
+    error_type_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from racer._host import LoopHost
     from racer._report import Attempt
@@ -80,17 +90,30 @@ def _check_transport(transport: object) -> None:
             f"transport {type(transport).__name__} has no name: set the attribute 'name' to a text"
         )
         raise ConfigError(msg)
+    if not isinstance(transport.traits, Traits):
+        msg = f"transport {transport.name!r}: traits must be a racer.abc.Traits, not {type(transport.traits).__name__}"
+        raise ConfigError(msg)
 
 
 class Lodger:
     """One guest as long as anybody needs it: started once, closed after its last use when it was replaced."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: Guest, roster: Roster) -> None:
         """Begin unused."""
         self.guest = guest
         self.uses = 0
+        self._roster = roster
         self.ready = type(guest).start is Guest.start
         self._start: _Start | None = None
+
+    def use(self) -> None:
+        """Count a use."""
+        self.uses += 1
+
+    def leave(self) -> None:
+        """Count a use off; after the last one a guest that was replaced is closed."""
+        self.uses -= 1
+        self._roster.close_if_unused(self)
 
     async def be_ready(self, host: LoopHost, name: str) -> None:
         """Return when the guest's `start` has succeeded; it runs in the host, once for all who wait.
@@ -99,14 +122,22 @@ class Lodger:
             TransportError: it failed; the next call tries again.
         """
         while not self.ready:
-            if self._start is None:
-                self._start = _Start()
-                host.start_soon(self._run_start, host, self._start, name=f"{name} start")
-            start = self._start
+            start = self._start or self._begin_start(host, name)
             await start.done.wait()
             if start.error is not None:
-                msg = f"could not start: {start.error}"
-                raise TransportError(msg, transport=name, stage=Stage.START) from start.error
+                raise _not_started(start.error, name) from start.error
+
+    def _begin_start(self, host: LoopHost, name: str) -> _Start:
+        start = _Start()
+        self.use()  # of its own: the attempts that wait for it may all leave before it is through
+        try:
+            host.start_soon(self._run_start, host, start, name=f"{name} start")
+        except BaseException:
+            self.leave()
+            raise
+        if not start.done.is_set():
+            self._start = start
+        return start
 
     async def _run_start(self, host: LoopHost, start: _Start) -> None:
         start.error = TransportCrashed("its start() ended without an answer", stage=Stage.START)
@@ -121,6 +152,7 @@ class Lodger:
         finally:
             self._start = None
             start.done.set()
+            self.leave()
 
 
 class _Start:
@@ -131,16 +163,24 @@ class _Start:
         self.error: Exception | None = None
 
 
+def _not_started(error: Exception, name: str) -> TransportError:
+    kind = error_type_of(error)
+    failure = TransportCrashed if kind is ErrorType.CRASHED else TransportError
+    return failure(
+        f"could not start: {describe(error)}", transport=name, stage=Stage.START, error_type=kind
+    )
+
+
 class Place:
     """An entrant's place, which stays when the transport in it is replaced."""
 
-    def __init__(self, entrant: Entrant, index: int) -> None:
+    def __init__(self, entrant: Entrant, index: int, roster: Roster) -> None:
         """Begin with the entrant's own transport."""
         self.name = entrant.name
         self.index = index
         self.start_delay = entrant.start_delay
         self.tier = entrant.tier
-        self.lodger = Lodger(entrant.transport)
+        self.lodger = Lodger(entrant.transport, roster)
         self.active = 0
         self.last: Attempt | None = None
 
@@ -156,20 +196,19 @@ class Place:
 class Lease:
     """One use of a guest, by an attempt and then by the connection that came of it; given back exactly once."""
 
-    __slots__ = ("_roster", "lodger")
+    __slots__ = ("_held", "lodger")
 
-    def __init__(self, roster: Roster, lodger: Lodger) -> None:
+    def __init__(self, lodger: Lodger) -> None:
         """Count the use."""
         self.lodger = lodger
-        self._roster: Roster | None = roster
-        lodger.uses += 1
+        self._held = True
+        lodger.use()
 
     def release(self) -> None:
         """Give it back; a second call does nothing."""
-        roster, self._roster = self._roster, None
-        if roster is not None:
-            self.lodger.uses -= 1
-            roster.close_if_unused(self.lodger)
+        if self._held:
+            self._held = False
+            self.lodger.leave()
 
 
 async def _close(lodger: Lodger) -> None:
@@ -190,11 +229,16 @@ class Roster:
 
     def __init__(self, entrants: Iterable[Entrant | Guest]) -> None:
         """Check the list; nothing starts."""
+        if isinstance(entrants, str | bytes | Guest) or not isinstance(entrants, Iterable):
+            msg = f"a dialer takes a list of transports and Entrants, not {type(entrants).__name__}"
+            raise ConfigError(msg)
         listed = [one if isinstance(one, Entrant) else Entrant(one) for one in entrants]
         if not listed:
             msg = "a dialer needs at least one entrant"
             raise ConfigError(msg)
-        self._places = {entrant.name: Place(entrant, index) for index, entrant in enumerate(listed)}
+        self._places = {
+            entrant.name: Place(entrant, index, self) for index, entrant in enumerate(listed)
+        }
         if len(self._places) != len(listed):
             names = [entrant.name for entrant in listed]
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -225,7 +269,7 @@ class Roster:
 
     def lease(self, place: Place) -> Lease:
         """Return a use of the guest that is in `place` now."""
-        return Lease(self, place.lodger)
+        return Lease(place.lodger)
 
     def replace(self, name: str, transport: Guest) -> None:
         """Put `transport` into the place of that name; the old one is closed after its last use.
@@ -240,7 +284,7 @@ class Roster:
         ):
             msg = "this transport is in the race already; replace takes a new instance"
             raise ConfigError(msg)
-        old, place.lodger = place.lodger, Lodger(transport)
+        old, place.lodger = place.lodger, Lodger(transport, self)
         self._retired.add(old)
         self.close_if_unused(old)
 
