@@ -104,7 +104,7 @@ async def default_dialer() -> Dialer:
     from racer.config import configured  # noqa: PLC0415 - who brings a dialer never reads a configuration
 
     # Reads files and imports guests: not on the loop.
-    made = await anyio.to_thread.run_sync(configured)
+    made = await anyio.to_thread.run_sync(configured, abandon_on_cancel=True)
     if (dialer := _usable(loop)) is not None:
         return dialer  # another dial of this loop was faster
     _remember(loop, made, quiet=True)

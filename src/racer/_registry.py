@@ -18,8 +18,23 @@ GROUP: Final = "racer.transports"
 
 
 def installed() -> dict[str, EntryPoint]:
-    """Return what is installed, by name; nothing is imported."""
-    return {point.name: point for point in entry_points(group=GROUP)}
+    """Return what is installed, by name; nothing is imported.
+
+    Raises:
+        ConfigError: two packages install different things under one name: which of them would race is anybody's guess.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            msg = f"transport {point.name!r} is installed twice: as {_origin(other)} and as {_origin(point)}"
+            raise ConfigError(msg)
+    return found
+
+
+def _origin(point: EntryPoint) -> str:
+    package = None if point.dist is None else point.dist.name
+    return f"{point.value} by {package}" if package else point.value
 
 
 def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> Guest:
@@ -32,7 +47,7 @@ def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> G
 
     Raises:
         NoTransports: nothing is installed at all.
-        ConfigError: no such kind, its import fails, or it refuses the options; says which, and why.
+        ConfigError: no such kind, two of that name, its import fails, or it refuses the options; says which, and why.
     """
     points = installed()
     if not points:
@@ -60,8 +75,7 @@ def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> G
         msg = f"transport {kind!r} ({point.value}) could not be made: {type(exc).__name__}: {exc}"
         raise ConfigError(msg) from exc
     if not isinstance(guest, Guest):
-        msg = (
-            f"transport {kind!r} ({point.value}) made {type(guest).__name__}, which is no transport"
-        )
+        what = f"the class {guest.__name__}" if isinstance(guest, type) else type(guest).__name__
+        msg = f"transport {kind!r} ({point.value}) made {what}, which is no transport"
         raise ConfigError(msg)
     return guest

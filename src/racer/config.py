@@ -53,15 +53,18 @@ def load(path: str | os.PathLike[str]) -> Dialer:
     try:
         with file.open("rb") as opened:
             raw = opened.read(_MAX_BYTES + 1)
-    except OSError as exc:
-        msg = f"{file}: cannot be read: {exc.strerror or exc}"
+    except (OSError, ValueError) as exc:  # ValueError: a NUL in the name
+        msg = f"{file}: cannot be read: {getattr(exc, 'strerror', None) or exc}"
         raise ConfigError(msg) from exc
     if len(raw) > _MAX_BYTES:
         msg = f"{file}: larger than {_MAX_BYTES} bytes"
         raise ConfigError(msg)
     try:
-        data = tomllib.loads(raw.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        data = tomllib.loads(raw.decode("utf-8-sig"))  # some editors begin every file with a mark
+    except (
+        ValueError,
+        RecursionError,
+    ) as exc:  # ValueError also for an integer of over 4300 digits
         msg = f"{file}: not TOML: {exc}"
         raise ConfigError(msg) from exc
     try:
@@ -75,19 +78,37 @@ def default_path() -> Path:
     """Return where the configuration is looked for: `RACER_CONFIG`, else the user's configuration directory.
 
     Never the working directory, where somebody else's file may lie.
+
+    Raises:
+        RuntimeError: there is no home directory.
     """
     named = os.environ.get("RACER_CONFIG")
     if named:
         return Path(named)
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return _user_directory() / "racer" / "racer.toml"
+
+
+def _user_directory() -> Path:
+    """Return the user's configuration directory, absolute."""
     # XDG: a relative path is invalid and to be ignored; it would also mean the working directory.
-    return (base if base.is_absolute() else home / ".config") / "racer" / "racer.toml"
+    if sys.platform == "win32":
+        return _absolute(os.environ.get("APPDATA")) or _home() / "AppData" / "Roaming"
+    if sys.platform == "darwin":
+        return _home() / "Library" / "Application Support"
+    return _absolute(os.environ.get("XDG_CONFIG_HOME")) or _home() / ".config"
+
+
+def _absolute(text: str | None) -> Path | None:
+    path = Path(text or "")
+    return path if path.is_absolute() else None
+
+
+def _home() -> Path:
+    home = Path.home()
+    if not home.is_absolute():
+        msg = f"the home directory is given as {str(home)!r}, which is relative"
+        raise RuntimeError(msg)
+    return home
 
 
 def configured() -> Dialer:
@@ -101,9 +122,20 @@ def configured() -> Dialer:
         path = default_path()
     except RuntimeError:  # no home directory can be found, so nobody has configured anything
         path = None
-    if path is not None and (os.environ.get("RACER_CONFIG") or path.exists()):
+    if path is not None and (os.environ.get("RACER_CONFIG") or _may_be_there(path)):
         return load(path)
     return Dialer([Entrant(_registry.make(kind, name=kind)) for kind in _UNCONFIGURED])
+
+
+def _may_be_there(path: Path) -> bool:
+    """Return whether a file may be there; one that just cannot be reached must not come to mean a direct attempt."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _dialer_from(data: dict[str, Any]) -> Dialer:
@@ -125,7 +157,9 @@ def _dialer_from(data: dict[str, Any]) -> Dialer:
 
 
 def _entrant_from(data: dict[str, Any], where: str) -> Entrant:
-    _refuse_unknown(data, _ENTRANT, where)
+    _refuse_unknown(
+        data, _ENTRANT, where, "; the transport's own options go under [entrant.options]"
+    )
     kind = _take(data, "transport", (str,), "the name of a transport", where)
     if kind is None:
         msg = f"{where}: transport: missing; it names an installed transport, such as 'direct'"
@@ -152,10 +186,12 @@ def _take(data: dict[str, Any], key: str, kinds: tuple[type, ...], wanted: str, 
     return value
 
 
-def _refuse_unknown(data: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+def _refuse_unknown(
+    data: dict[str, Any], known: tuple[str, ...], where: str, hint: str = ""
+) -> None:
     for key in data:
         if key not in known:
-            msg = f"{_at(where)}{unknown_key(key, known)}"
+            msg = f"{_at(where)}{unknown_key(key, known)}{hint}"
             raise ConfigError(msg)
 
 
