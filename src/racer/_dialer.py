@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from racer._connection import Connection
 from racer._host import LoopHost
+from racer._logs import log_error
 from racer._race import Race
 from racer._roster import Entrant, Roster
 from racer._spans import Telemetry
@@ -105,6 +106,7 @@ class Dialer:
             max_cleanups=max_cleanups,
             on_cleanup=self._telemetry.cleaned,
             goodbyes=self._roster.goodbyes,
+            redacted=self._telemetry.is_redacting,
         )
 
     async def __aenter__(self) -> Self:
@@ -205,7 +207,9 @@ class Dialer:
             raise ConfigError(msg)
         chosen = self._chosen(only, exclude)
         self._host.check()
-        places = [(place, _reason_against(place, target, kind, chosen)) for place in self._roster]
+        places = [
+            (place, self._reason_against(place, target, kind, chosen)) for place in self._roster
+        ]
         return Race(
             owner=self,
             host=self._host,
@@ -249,7 +253,9 @@ class Dialer:
         if not self._host.is_ended:
             self._host.check()
         return DialerStatus(
-            entrants=tuple(status_of(place) for place in self._roster),
+            entrants=tuple(
+                status_of(place, redacted=self._telemetry.is_redacting) for place in self._roster
+            ),
             races=self._host.races,
             cleanups=len(self._host.cleanups),
             closed=self._host.is_ended,
@@ -303,6 +309,32 @@ class Dialer:
         ]
         return max([DEFAULT_TIMEOUT, *eligible])
 
+    def _reason_against(
+        self, place: Place, target: Target, kind: Kind, chosen: frozenset[str]
+    ) -> str | None:
+        """Return why an entrant takes no part in a race (R6)."""
+        if place.name not in chosen:
+            return "left out by the caller"
+        guest = place.lodger.guest
+        if isinstance(guest, RequestTransport):
+            if kind == "stream":
+                return "gives responses to requests, not a byte stream"
+        elif kind == "request":
+            return "gives a byte stream, not responses to requests"
+        try:
+            reason = guest.serves(target)
+        except Exception as exc:  # noqa: BLE001 - a guest's bug, which hurts no other
+            log_error(
+                logger,
+                logging.ERROR,
+                "transport %r failed to say whether it serves a target",
+                place.name,
+                error=exc,
+                redacted=self._telemetry.is_redacting,
+            )
+            return f"its serves() failed: {type(exc).__name__}"
+        return None if reason is None else str(reason)
+
     def _chosen(
         self, only: str | Iterable[str] | None, exclude: str | Iterable[str]
     ) -> frozenset[str]:
@@ -346,21 +378,3 @@ def _check_provider(provider: object, what: str, method: str) -> None:
     if provider is not None and not callable(getattr(provider, method, None)):
         msg = f"{what} must be an OpenTelemetry provider or None, not {type(provider).__name__}"
         raise ConfigError(msg)
-
-
-def _reason_against(place: Place, target: Target, kind: Kind, chosen: frozenset[str]) -> str | None:
-    """Return why an entrant takes no part in a race (R6)."""
-    if place.name not in chosen:
-        return "left out by the caller"
-    guest = place.lodger.guest
-    if isinstance(guest, RequestTransport):
-        if kind == "stream":
-            return "gives responses to requests, not a byte stream"
-    elif kind == "request":
-        return "gives a byte stream, not responses to requests"
-    try:
-        reason = guest.serves(target)
-    except Exception as exc:
-        logger.exception("transport %r failed to say whether it serves a target", place.name)
-        return f"its serves() failed: {type(exc).__name__}"
-    return None if reason is None else str(reason)

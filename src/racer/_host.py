@@ -18,7 +18,9 @@ import anyio
 from anyio.lowlevel import current_token
 
 from racer import abc
-from racer._cleanup import Cleanups, close_within
+from racer._cleanup import Cleanups
+from racer._closing import Closer, say_goodbye
+from racer._logs import log_error
 from racer.errors import DialerClosed, WrongLoop
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ class LoopHost(abc.Host):
         max_cleanups: as in R22.
         on_cleanup: told of each cleanup that ended: the transport's name, and seconds.
         goodbyes: called once at the end; gives the guests' `aclose` functions by name.
+        redacted: whether errors are logged without their own words (T5).
 
     Attributes:
         cleanups: what is being closed now.
@@ -110,11 +113,13 @@ class LoopHost(abc.Host):
         max_cleanups: int,
         on_cleanup: Callable[[str, float], None],
         goodbyes: Callable[[], dict[str, Callable[[], Awaitable[None]]]],
+        redacted: bool,
     ) -> None:
         """Keep the arguments; nothing starts."""
         self._tracer = tracer
         self._meter = meter
         self._goodbyes = goodbyes
+        self._redacted = redacted
         self.on_end: Callable[[], None] | None = None
         self.cleanups = Cleanups(limit=max_cleanups, on_done=on_cleanup)
         self._state = _State.NEW
@@ -268,15 +273,20 @@ class LoopHost(abc.Host):
         self._running[key] = name
         try:
             await fn(*args)
-        except Exception:
-            logger.exception("hosted task %r failed", name)
+        except Exception as exc:  # noqa: BLE001 - see above
+            self._log_error("hosted task %r failed", name, error=exc)
         except BaseException as exc:  # noqa: BLE001 - see above
             if find_exit(exc) is not None:
                 logger.critical(
                     "hosted task %r raised %r, and nobody waits for it", name, type(exc).__name__
                 )
+            elif isinstance(exc, BaseExceptionGroup) and (bugs := exc.subgroup(Exception)):
+                self._log_error("hosted task %r failed", name, error=bugs)
         finally:
             self._running.pop(key, None)
+
+    def _log_error(self, message: str, *args: object, error: BaseException) -> None:
+        log_error(logger, logging.ERROR, message, *args, error=error, redacted=self._redacted)
 
     def enter_race(self, race: Abortable) -> None:
         """Remember a race, so that the host's end ends it."""
@@ -306,15 +316,14 @@ class LoopHost(abc.Host):
 
     def close_soon(
         self, resource: Closable, transport_name: str, context: contextvars.Context
-    ) -> _Closer | None:
+    ) -> Closer | None:
         """Take over `resource` and close it, bounded; synchronous. Without a living keeper nothing can be done."""
         if self._group is None:
             logger.debug(
                 "a stream of transport %r outlived its dialer and was dropped", transport_name
             )
             return None
-        closer = _Closer(self, resource, transport_name, anyio.current_time())
-        self.cleanups.add(closer)
+        closer = Closer(self.cleanups, resource, transport_name)
         self.start_in(context, closer.run, name=f"racer close {transport_name}")
         self.watch()
         return closer
@@ -409,18 +418,18 @@ class LoopHost(abc.Host):
                     self._state = _State.CLOSING
                     self._abort_races("the event loop ended under the dialer")
                     with anyio.CancelScope(shield=True):
-                        await self._say_goodbye(_GOODBYE)
+                        await self._say_goodbye()
                     raise
                 with anyio.move_on_after(_ORDERLY) as scope:
-                    await self._say_goodbye(_GOODBYE)
+                    await self._say_goodbye()
                     self._take_dropped()
                     await self.cleanups.drained()
                 if scope.cancelled_caught:
                     self.cleanups.force_all()
                 group.cancel_scope.cancel()
-        except Exception:
+        except Exception as exc:  # noqa: BLE001 - out of here it would take trio's whole run with it
             if not self._is_destroyed():
-                logger.exception("the dialer's keeper failed")
+                self._log_error("the dialer's keeper failed", error=exc)
         finally:
             self._end()
 
@@ -435,33 +444,13 @@ class LoopHost(abc.Host):
         loop = self._loop() if self._loop is not None else None
         return loop is None or is_closed_loop(loop)
 
-    async def _say_goodbye(self, limit: float) -> None:
-        """Run every guest's aclose at the same time; waits no longer than `limit`, not even for one that shields itself."""
-        goodbyes = self._goodbyes()
-        left = set(goodbyes)
-        if not left or self._group is None:
-            return
-        all_said = anyio.Event()
-
-        async def say(name: str, aclose: Callable[[], Awaitable[None]]) -> None:
-            try:
-                # Shielded, since where a loop ends, trio has already cancelled all that is in the group.
-                with anyio.move_on_after(limit, shield=True):
-                    await aclose()
-                    left.discard(name)
-            except Exception:
-                left.discard(name)
-                logger.exception("closing transport %r failed", name)
-            finally:
-                if not left:
-                    all_said.set()
-
-        for name, aclose in goodbyes.items():
-            self._spawn_in_group(say, (name, aclose), f"{name} aclose")
-        with anyio.move_on_after(limit):
-            await all_said.wait()
-        for name in sorted(left):
-            logger.warning("transport %r did not close within %.1f s", name, limit)
+    async def _say_goodbye(self) -> None:
+        await say_goodbye(
+            self._goodbyes(),
+            limit=_GOODBYE,
+            spawn=lambda fn, name: self._spawn_in_group(fn, (), name),
+            redacted=self._redacted,
+        )
 
     def _abort_races(self, why: str) -> None:
         for race in list(self._races):
@@ -481,26 +470,6 @@ class LoopHost(abc.Host):
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end()
-
-
-class _Closer:
-    """Closes one stream that a race handed to the host."""
-
-    def __init__(self, host: LoopHost, resource: Closable, transport_name: str, now: float) -> None:
-        self.transport_name = transport_name
-        self.decided_at = now
-        self._host = host
-        self._resource = resource
-        self._scope = anyio.CancelScope()
-
-    def force(self) -> None:
-        self._scope.cancel()
-
-    async def run(self) -> None:
-        try:
-            await close_within(self._resource, scope=self._scope)
-        finally:
-            self._host.cleanups.discard(self, anyio.current_time())
 
 
 def _spawn_keeper(keep: Callable[[], Awaitable[None]]) -> None:

@@ -7,13 +7,14 @@ a wall-clock anchor, so that every duration in a trace is exactly the report's.
 from __future__ import annotations
 
 import contextvars
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
-from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace import INVALID_SPAN, SpanKind, Status, StatusCode, set_span_in_context
 
 from racer._report import Outcome, describe
 from racer._version import __version__
@@ -31,6 +32,8 @@ __all__ = ("AttemptTrace", "RaceTrace", "Redact", "Telemetry")
 
 Redact = bool | Callable[[str, AttributeValue], AttributeValue | None]
 """`True` hides hosts and peers; a function is given every attribute's key and value and returns what may leave."""
+
+logger = logging.getLogger("racer.telemetry")
 
 # Seconds; SDK defaults are shaped for milliseconds.
 _BUCKETS: Final = (
@@ -66,7 +69,9 @@ _HARMLESS: Final = frozenset(
     }
 )
 
-_FAILED: Final = frozenset({Outcome.CONNECT_FAILED, Outcome.TIMED_OUT})
+_FAILED: Final = (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
+
+_Attributes = Mapping[str, AttributeValue]
 
 
 class Telemetry:
@@ -113,20 +118,27 @@ class Telemetry:
 
     def cleaned(self, transport: str, seconds: float) -> None:
         """Record one cleanup that ended."""
-        self.cleanup_duration.record(seconds, {"racer.transport": transport})
+        self.cleanup_duration.record(seconds, self.shown({"racer.transport": transport}))
 
-    def put(self, span: Span, key: str, value: AttributeValue | None) -> None:
-        """Set an attribute, unless it may not leave."""
-        if value is not None and (shown := self.shown(key, value)) is not None:
-            span.set_attribute(key, shown)
-
-    def shown(self, key: str, value: AttributeValue) -> AttributeValue | None:
-        """Return what may leave of an attribute, `None` for nothing."""
+    def shown(self, attributes: _Attributes) -> _Attributes:
+        """Return those attributes that may leave, as they may."""
         if self.redact is False:
-            return value
-        if self.redact is True:
-            return value if not isinstance(value, str) or key in _HARMLESS else None
-        return self.redact(key, value)
+            return attributes
+        return {
+            key: out
+            for key, value in attributes.items()
+            if (out := self._redacted(key, value)) is not None
+        }
+
+    def _redacted(self, key: str, value: AttributeValue) -> AttributeValue | None:
+        if callable(self.redact):
+            try:
+                return self.redact(key, value)
+            except Exception:
+                # A program's slip must neither fail a dial nor let through what it was to hide.
+                logger.exception("the redact function failed for %r, which is left out", key)
+                return None
+        return value if not isinstance(value, str) or key in _HARMLESS else None
 
     def told(self, exc: BaseException, kind: ErrorType | None) -> str:
         """Return an error in words for a span or a log."""
@@ -134,7 +146,7 @@ class Telemetry:
             return describe(exc)
         if self.redact is True:
             return f"{type(exc).__name__}: {kind}" if kind else type(exc).__name__
-        return str(self.redact("error.message", describe(exc)) or kind or type(exc).__name__)
+        return str(self._redacted("error.message", describe(exc)) or kind or type(exc).__name__)
 
 
 class RaceTrace:
@@ -144,91 +156,97 @@ class RaceTrace:
         """Start the span."""
         self.telemetry = telemetry
         self.started = time.time()  # noqa: TID251 - the one wall-clock anchor of a trace
+        self._anchor = int(self.started * 1e9)
         self._began = now
         self._span = telemetry.tracer.start_span(
-            "racer.dial", kind=SpanKind.INTERNAL, start_time=self.at(now), record_exception=False
+            "racer.dial",
+            kind=SpanKind.INTERNAL,
+            attributes=telemetry.shown({"server.address": target.host, "server.port": target.port}),
+            start_time=self._anchor,
+            record_exception=False,
         )
         self.is_recording = self._span.is_recording()
-        if self.is_recording:
-            telemetry.put(self._span, "server.address", target.host)
-            telemetry.put(self._span, "server.port", target.port)
+        # Without an SDK, and below no span of anybody's, a child would be as void as this one.
+        self._is_void = not self.is_recording and not self._span.get_span_context().is_valid
+        self._context = None if self._is_void else set_span_in_context(self._span)
 
     def at(self, now: float) -> int:
         """Return a moment of the race in nanoseconds since 1970."""
-        return int(self.started * 1e9) + round((now - self._began) * 1e9)
+        return self._anchor + round((now - self._began) * 1e9)
 
     def attempt(
         self, transport: str, *, index: int, start_delay: float, now: float
     ) -> AttemptTrace:
-        """Start the span of an attempt."""
-        return AttemptTrace(
-            self, self._span, transport, index=index, start_delay=start_delay, now=now
-        )
-
-    def end(self, report: RaceReport, now: float) -> None:
-        """End the dial span, after those of its attempts."""
+        """Start the span of an attempt, and count the attempt as active."""
         telemetry = self.telemetry
-        attributes: dict[str, str] = {"racer.outcome": report.outcome.value}
-        if report.winner is not None:
-            attributes["racer.transport"] = report.winner
-        kind = _error_type_of_race(report)
-        if kind is not None:
-            attributes["error.type"] = kind.value
-        telemetry.dial_duration.record(report.duration, attributes)
-        if self.is_recording:
-            self._describe(report, kind)
-        self._span.end(self.at(now))
-
-    def _describe(self, report: RaceReport, kind: ErrorType | None) -> None:
-        span, put = self._span, self.telemetry.put
-        put(span, "racer.outcome", report.outcome.value)
-        put(span, "racer.winner", report.winner)
-        put(span, "error.type", kind and kind.value)
-        for outcome in (Outcome.NOT_STARTED, Outcome.INELIGIBLE):
-            names = [attempt.transport for attempt in report.attempts if attempt.outcome is outcome]
-            if names:
-                span.set_attribute(f"racer.{outcome.value}", names)
-        if report.winner is None:
-            words = "; ".join(
-                f"{a.transport}: {self.telemetry.told(a.error, a.error_type) if a.error else a.outcome.value}"
-                for a in report.attempts
-            )
-            span.set_status(Status(StatusCode.ERROR, words or report.outcome.value))
-
-
-class AttemptTrace:
-    """The span of one attempt."""
-
-    def __init__(
-        self,
-        race: RaceTrace,
-        parent: Span,
-        transport: str,
-        *,
-        index: int,
-        start_delay: float,
-        now: float,
-    ) -> None:
-        """Start the span, and count the attempt as active."""
-        self._race = race
-        self._telemetry = race.telemetry
-        self._transport = transport
-        self.span = self._telemetry.tracer.start_span(
+        counted = telemetry.shown({"racer.transport": transport})
+        telemetry.attempts_active.add(1, counted)
+        if self._is_void:
+            return AttemptTrace(self, INVALID_SPAN, transport, counted)
+        span = telemetry.tracer.start_span(
             "racer.attempt",
-            context=set_span_in_context(parent),
+            context=self._context,
             kind=SpanKind.CLIENT,
-            start_time=race.at(now),
-            record_exception=False,
-        )
-        self._telemetry.attempts_active.add(1, {"racer.transport": transport})
-        if race.is_recording:
-            self.span.set_attributes(
+            attributes=telemetry.shown(
                 {
                     "racer.transport": transport,
                     "racer.attempt.index": index,
                     "racer.attempt.start_delay": float(start_delay),
                 }
+            ),
+            start_time=self.at(now),
+            record_exception=False,
+        )
+        return AttemptTrace(self, span, transport, counted)
+
+    def end(self, report: RaceReport, now: float) -> None:
+        """End the dial span, after those of its attempts."""
+        telemetry = self.telemetry
+        kind = _error_type_of_race(report)
+        attributes = {"racer.outcome": report.outcome.value}
+        if kind is not None:
+            attributes["error.type"] = kind.value
+        measured = (
+            attributes if report.winner is None else attributes | {"racer.transport": report.winner}
+        )
+        telemetry.dial_duration.record(report.duration, telemetry.shown(measured))
+        if self.is_recording:
+            if report.winner is not None:
+                attributes["racer.winner"] = report.winner
+            self._span.set_attributes(telemetry.shown(attributes))
+            self._describe(report)
+        self._span.end(self.at(now))
+
+    def _describe(self, report: RaceReport) -> None:
+        """Say who had no part in the race, and why it failed if it did."""
+        shown, told = self.telemetry.shown, self.telemetry.told
+        for outcome in (Outcome.NOT_STARTED, Outcome.INELIGIBLE):
+            names = [
+                name
+                for attempt in report.attempts
+                if attempt.outcome is outcome
+                for name in shown({"racer.transport": attempt.transport}).values()
+            ]
+            if names:
+                self._span.set_attribute(f"racer.{outcome.value}", names)
+        if report.winner is None:
+            words = "; ".join(
+                f"{a.transport}: {told(a.error, a.error_type) if a.error else a.outcome.value}"
+                for a in report.attempts
             )
+            self._span.set_status(Status(StatusCode.ERROR, words or report.outcome.value))
+
+
+class AttemptTrace:
+    """The span of one attempt."""
+
+    def __init__(self, race: RaceTrace, span: Span, transport: str, counted: _Attributes) -> None:
+        """Take a span that has started; `counted` is what the attempt is counted under while it is active."""
+        self.span = span
+        self._race = race
+        self._telemetry = race.telemetry
+        self._transport = transport
+        self._counted = counted
 
     def context(self) -> contextvars.Context:
         """Return the caller's contextvars with this span as the current one (R21)."""
@@ -241,45 +259,49 @@ class AttemptTrace:
     def peer(self, address: str, port: int | None, network: str) -> None:
         """Say who is really talked to."""
         if self._race.is_recording:
-            self._telemetry.put(self.span, "network.peer.address", address)
-            self._telemetry.put(self.span, "network.peer.port", port)
-            self._telemetry.put(self.span, "network.transport", network)
+            attributes: dict[str, AttributeValue] = {
+                "network.peer.address": address,
+                "network.transport": network,
+            }
+            if port is not None:
+                attributes["network.peer.port"] = port
+            self.span.set_attributes(self._telemetry.shown(attributes))
 
     def session(self, *, reused: bool, link: SpanContext | None) -> None:
         """Say which session carries the stream (T3)."""
         if self._race.is_recording:
-            self._telemetry.put(self.span, "racer.session.reused", reused)
+            self.span.set_attributes(self._telemetry.shown({"racer.session.reused": reused}))
             if link is not None:
                 self.span.add_link(link)
 
-    def event(self, name: str, attributes: Mapping[str, AttributeValue], now: float) -> None:
+    def event(self, name: str, attributes: _Attributes, now: float) -> None:
         """Put a moment on the span."""
         if self._race.is_recording:
-            shown = {
-                key: out
-                for key, value in attributes.items()
-                if (out := self._telemetry.shown(key, value)) is not None
-            }
-            self.span.add_event(name, shown, timestamp=self._race.at(now))
+            self.span.add_event(
+                name, self._telemetry.shown(attributes), timestamp=self._race.at(now)
+            )
 
     def end(self, attempt: Attempt, *, began: float) -> None:
         """End the span at the moment the outcome was fixed; the one place that does."""
         telemetry = self._telemetry
+        failed = attempt.outcome in _FAILED
         finished = attempt.finished_at or 0.0
-        attributes = {"racer.transport": self._transport, "racer.outcome": attempt.outcome.value}
-        if attempt.error_type is not None and attempt.outcome in _FAILED:
+        attributes = {"racer.outcome": attempt.outcome.value}
+        if failed and attempt.error_type is not None:
             attributes["error.type"] = attempt.error_type.value
-        telemetry.attempts_active.add(-1, {"racer.transport": self._transport})
-        telemetry.attempt_duration.record(finished - (attempt.started_at or 0.0), attributes)
+        telemetry.attempts_active.add(-1, self._counted)
+        telemetry.attempt_duration.record(
+            finished - (attempt.started_at or 0.0),
+            telemetry.shown({"racer.transport": self._transport, **attributes}),
+        )
         if self._race.is_recording:
-            telemetry.put(self.span, "racer.outcome", attempt.outcome.value)
-            telemetry.put(self.span, "racer.attempt.stage", attempt.stage and attempt.stage.value)
-            telemetry.put(self.span, "error.type", attributes.get("error.type"))
-            if attempt.outcome in _FAILED:
+            if attempt.stage is not None:
+                attributes["racer.attempt.stage"] = attempt.stage.value
+            self.span.set_attributes(telemetry.shown(attributes))
+            if failed:
+                error = attempt.error
                 words = (
-                    telemetry.told(attempt.error, attempt.error_type)
-                    if attempt.error
-                    else attempt.outcome.value
+                    telemetry.told(error, attempt.error_type) if error else attempt.outcome.value
                 )
                 self.span.set_status(Status(StatusCode.ERROR, words))
         self.span.end(self._race.at(began + finished))

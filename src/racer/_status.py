@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from racer._logs import log_error
 from racer.abc import TransportStatus
 
 if TYPE_CHECKING:
@@ -61,12 +62,24 @@ class DialerStatus:
         raise KeyError(name)
 
 
-def status_of(place: Place) -> EntrantStatus:
-    """Return one entrant as it is now; a guest that cannot tell is said to be so."""
+def status_of(place: Place, *, redacted: bool) -> EntrantStatus:
+    """Return one entrant as it is now; a guest that cannot tell is said to be so.
+
+    Args:
+        place: the entrant's.
+        redacted: whether the error of one that cannot is logged without its own words (T5).
+    """
     try:
         told = place.lodger.guest.status()
-    except Exception as exc:
-        logger.exception("transport %r failed to tell its status", place.name)
+    except Exception as exc:  # noqa: BLE001 - a guest's bug, which hides no other's status
+        log_error(
+            logger,
+            logging.ERROR,
+            "transport %r failed to tell its status",
+            place.name,
+            error=exc,
+            redacted=redacted,
+        )
         told = TransportStatus(health=f"its status() failed: {type(exc).__name__}")
     return EntrantStatus(
         name=place.name,

@@ -24,7 +24,7 @@ from racer.testing import (
     wins,
 )
 
-virtual = pytest.mark.virtual_time
+pytestmark = pytest.mark.virtual_time
 
 HOST = "192.0.2.1:80"
 
@@ -151,7 +151,6 @@ BAD_DIALS: list[tuple[tuple[Any, ...], dict[str, Any], type[ConfigError], str]] 
 
 
 @pytest.mark.parametrize(("args", "options", "kind", "words"), BAD_DIALS)
-@virtual
 async def test_dials_that_cannot_be(
     args: tuple[Any, ...], options: dict[str, Any], kind: type[ConfigError], words: str
 ) -> None:
@@ -212,7 +211,6 @@ def test_a_credential_nobody_takes() -> None:
 # --- who takes part -------------------------------------------------------------------------
 
 
-@virtual
 async def test_only_and_exclude_say_who_may_take_part() -> None:
     guests = [ScriptedTransport(name, wins(0.5)) for name in "abc"]
     told: list[tuple[dict[str, Any], str]] = [
@@ -240,7 +238,6 @@ class Broken(ScriptedTransport):
         raise ValueError("a bug")
 
 
-@virtual
 async def test_where_nothing_serves_the_target_each_says_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -296,7 +293,6 @@ SLOW = Traits(attempt_timeout=120.0)
         (1, 2, "192.0.2.1:81", 2.0),
     ],
 )
-@virtual
 async def test_an_explicit_deadline_is_kept_and_the_default_stretches(
     own: float | None, given: float | None, target: str, seconds: float
 ) -> None:

@@ -25,7 +25,7 @@ from racer.errors import (
 from racer.testing import Lifecycle, ScriptedTransport, fails, hangs, wins
 from tests.racer.guests import Hosted
 
-virtual = pytest.mark.virtual_time
+pytestmark = pytest.mark.virtual_time
 
 HOST = "192.0.2.1:80"
 
@@ -103,7 +103,6 @@ def test_a_lease_is_given_back_once() -> None:
 # --- starting -------------------------------------------------------------------------------
 
 
-@virtual
 async def test_dials_that_come_together_wait_for_one_start() -> None:
     guest = ScriptedTransport("a", wins(0.25), lifecycle=Lifecycle(start_takes=0.5))
 
@@ -121,7 +120,6 @@ async def test_dials_that_come_together_wait_for_one_start() -> None:
     assert guest.misuses == []
 
 
-@virtual
 async def test_a_start_that_fails_fails_those_who_waited_and_is_tried_again() -> None:
     refused = CredentialRejected("the key is not known")
     guest = ScriptedTransport("a", lifecycle=Lifecycle(start_takes=0.5, start_errors=[refused]))
@@ -149,7 +147,6 @@ async def test_a_start_that_fails_fails_those_who_waited_and_is_tried_again() ->
     assert guest.misuses == []
 
 
-@virtual
 async def test_a_bug_in_a_start_is_a_crash_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     guest = ScriptedTransport("a", lifecycle=Lifecycle(start_errors=[ValueError("a bug")]))
     async with racer.Dialer([guest, ScriptedTransport("b", wins(0.5))]) as dialer:
@@ -162,7 +159,6 @@ async def test_a_bug_in_a_start_is_a_crash_and_logged(caplog: pytest.LogCaptureF
     assert "in start" in caplog.text  # the traceback leads to the guest's own line
 
 
-@virtual
 async def test_an_exit_in_a_start_is_told_as_critical_and_fails_the_attempt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -177,7 +173,6 @@ async def test_an_exit_in_a_start_is_told_as_critical_and_fails_the_attempt(
     ]
 
 
-@virtual
 async def test_a_start_survives_the_dial_that_asked_for_it() -> None:
     guest = ScriptedTransport("a", lifecycle=Lifecycle(start_takes=1.0))
     async with racer.Dialer([guest]) as dialer:
@@ -190,7 +185,6 @@ async def test_a_start_survives_the_dial_that_asked_for_it() -> None:
     assert guest.started_at == [0.0]
 
 
-@virtual
 async def test_the_time_of_a_start_is_the_attempts() -> None:
     guest = ScriptedTransport(
         "a", traits=Traits(attempt_timeout=0.5), lifecycle=Lifecycle(start_takes=0.75)
@@ -205,7 +199,6 @@ async def test_the_time_of_a_start_is_the_attempts() -> None:
     assert guest.started_at == [0.0]
 
 
-@virtual
 async def test_a_guest_without_a_start_is_ready() -> None:
     class Bare(racer.abc.Transport):
         name = "bare"
@@ -223,7 +216,6 @@ async def test_a_guest_without_a_start_is_ready() -> None:
 # --- at its limit ---------------------------------------------------------------------------
 
 
-@virtual
 async def test_a_guest_at_its_limit_fails_at_once_and_is_not_asked() -> None:
     guest = ScriptedTransport("a", wins(1.0), traits=Traits(max_concurrent=2))
 
@@ -251,7 +243,6 @@ async def test_a_guest_at_its_limit_fails_at_once_and_is_not_asked() -> None:
 # --- credentials ----------------------------------------------------------------------------
 
 
-@virtual
 async def test_no_attempt_that_begins_after_an_update_uses_the_old_credential() -> None:
     guest = ScriptedTransport("a", wins(1.0), credential="old")
 
@@ -271,7 +262,6 @@ async def test_no_attempt_that_begins_after_an_update_uses_the_old_credential() 
 # --- exchange -------------------------------------------------------------------------------
 
 
-@virtual
 async def test_what_is_under_way_keeps_the_old_guest_which_is_closed_after_the_last() -> None:
     old, new = ScriptedTransport("old", wins(1.0)), ScriptedTransport("new", wins(1.0))
     used: list[tuple[str, float]] = []
@@ -299,7 +289,6 @@ async def test_what_is_under_way_keeps_the_old_guest_which_is_closed_after_the_l
     assert old.misuses == new.misuses == []
 
 
-@virtual
 async def test_an_attempt_that_is_cancelled_gives_the_old_guest_free() -> None:
     old, new = ScriptedTransport("old", hangs().slow_cleanup(0.5)), ScriptedTransport("new")
     async with racer.Dialer([racer.Entrant(old, name="place")]) as dialer:
@@ -312,7 +301,6 @@ async def test_an_attempt_that_is_cancelled_gives_the_old_guest_free() -> None:
         assert old.closed_at == [1.5]  # after its cleanup, which is use too
 
 
-@virtual
 async def test_a_connection_that_is_dropped_gives_the_old_guest_free() -> None:
     old = ScriptedTransport("old")
     async with racer.Dialer([racer.Entrant(old, name="place")]) as dialer:
@@ -326,7 +314,6 @@ async def test_a_connection_that_is_dropped_gives_the_old_guest_free() -> None:
         assert old.closed_at == [1.0]
 
 
-@virtual
 async def test_a_guest_that_nobody_uses_is_closed_when_it_is_replaced() -> None:
     guests = [ScriptedTransport(name) for name in "abc"]
     async with racer.Dialer([racer.Entrant(guests[0], name="place")]) as dialer:
@@ -339,7 +326,6 @@ async def test_a_guest_that_nobody_uses_is_closed_when_it_is_replaced() -> None:
     assert [guest.closed_at for guest in guests] == [[1.0], [2.0], [2.0]]
 
 
-@virtual
 async def test_a_guest_that_is_replaced_before_the_first_use_is_closed_at_the_end() -> None:
     old, new = ScriptedTransport("old"), ScriptedTransport("new")
     dialer = racer.Dialer([racer.Entrant(old, name="place")])
@@ -351,7 +337,6 @@ async def test_a_guest_that_is_replaced_before_the_first_use_is_closed_at_the_en
     assert (old.started_at, old.closed_at, new.closed_at) == ([], [1.0], [1.0])
 
 
-@virtual
 async def test_a_guest_is_not_closed_while_it_starts() -> None:
     old = ScriptedTransport("old", lifecycle=Lifecycle(start_takes=2.0))
     async with racer.Dialer([racer.Entrant(old, name="place")]) as dialer:
@@ -364,7 +349,6 @@ async def test_a_guest_is_not_closed_while_it_starts() -> None:
     assert (old.started_at, old.closed_at, old.misuses) == ([0.0], [2.0], [])
 
 
-@virtual
 async def test_a_replaced_guest_that_hangs_in_its_goodbye_is_cut_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -387,7 +371,6 @@ async def test_a_replaced_guest_that_hangs_in_its_goodbye_is_cut_and_named(
     ]
 
 
-@virtual
 async def test_replaced_guests_that_are_still_in_use_are_closed_at_the_end() -> None:
     old, older = ScriptedTransport("old"), ScriptedTransport("older")
     dialer = racer.Dialer([racer.Entrant(older, name="place")])
