@@ -112,6 +112,11 @@ class Telemetry:
             name, unit="s", description=description, explicit_bucket_boundaries_advisory=_BUCKETS
         )
 
+    @property
+    def is_redacting(self) -> bool:
+        """Whether anything may not leave, so that errors are logged without their own words (T5)."""
+        return self.redact is not False
+
     def begin(self, target: Target, now: float) -> RaceTrace:
         """Start the dial span, a child of the current one."""
         return RaceTrace(self, target, now)
