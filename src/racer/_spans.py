@@ -107,6 +107,11 @@ class Telemetry:
             "racer.attempts.active", unit="{attempt}", description="Attempts under way."
         )
 
+    @property
+    def is_redacting(self) -> bool:
+        """Whether anything may not leave; log lines then leave errors' words out, whatever a hook would say."""
+        return self.redact is not False
+
     def _histogram(self, name: str, description: str) -> metrics.Histogram:
         return self.meter.create_histogram(
             name, unit="s", description=description, explicit_bucket_boundaries_advisory=_BUCKETS
