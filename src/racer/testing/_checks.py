@@ -99,7 +99,7 @@ async def _connects(bench: Bench) -> str | None:
 
 
 def _demand_tls(bench: Bench, guest: Guest, stream: Any) -> None:  # noqa: ANN401 - a ByteStream
-    shown = stream.extra(TLSAttribute.ssl_object, None)  # noqa: S610 - anyio's, not Django's
+    shown = stream.extra(TLSAttribute.ssl_object, None)
     wanted = guest.traits.tls is TLS.OWN and bench.setting.target.tls is not False
     if wanted and shown is None:
         bench.fail("its traits say tls=OWN, and its stream has no TLSAttribute")
@@ -117,7 +117,7 @@ async def _carries(bench: Bench) -> str | None:
             try:
                 await bench.within(_ANSWER_WITHIN, stream.send_eof(), "send_eof()")
             except NotImplementedError:
-                if stream.extra(TLSAttribute.ssl_object, None) is None:  # noqa: S610
+                if stream.extra(TLSAttribute.ssl_object, None) is None:
                     raise
                 return None  # anyio's TLS streams cannot end one way alone
             await _expect_end(bench, stream)

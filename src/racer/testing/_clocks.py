@@ -91,15 +91,7 @@ def run_virtual(
         8.25
     """
     if backend == "trio":
-        trio_clock = _trio_clock(clock)
-        try:
-            return anyio.run(
-                fn, *args, backend="trio", backend_options={"clock": trio_clock.mock_clock}
-            )
-        except BaseException as exc:
-            if trio_clock.failure is not None:
-                raise trio_clock.failure from exc
-            raise
+        return _trio_clock(clock).run(fn, *args)
     return anyio.run(fn, *args, backend=backend, backend_options=_asyncio_options(clock))
 
 
@@ -160,6 +152,11 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._now
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the executor's threads; `timeout` is not kept, since the threads live in real time."""
+        del timeout
+        await super().shutdown_default_executor()
 
     def _set_time(self, now: float) -> None:
         self._now = now

@@ -58,7 +58,7 @@ class EchoServer:
             await stack.enter_async_context(listener)
             mute = stack.enter_context(socket.socket())
             mute.bind((_HOST, 0))  # and never listens
-            port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
+            port = listener.extra(SocketAttribute.local_port)
             self.target = Target(_HOST, port, tls=False)
             self.refusing_target = Target(_HOST, mute.getsockname()[1], tls=False)
             group = await stack.enter_async_context(anyio.create_task_group())

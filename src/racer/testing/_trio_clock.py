@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import trio
 from trio.testing import MockClock
@@ -24,11 +24,14 @@ from racer.testing._clock_rules import Jumps, deadlock, livelock
 from racer.testing._whereabouts import described
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from racer.testing._clock_rules import ClockSettings, DeadlockError, LivelockError
 
 __all__ = ("TrioClock", "current_trio_clock")
+
+T = TypeVar("T")
+PosArgs = TypeVarTuple("PosArgs")
 
 _log = logging.getLogger("racer.testing")
 
@@ -57,6 +60,19 @@ class TrioClock(trio.abc.Instrument):
         self.mock_clock.jump = self._jump  # type: ignore[method-assign]
         self.mock_clock.deadline_to_sleep_time = self._sleep_time  # type: ignore[method-assign]
         self._reset()
+
+    def run(self, fn: Callable[[*PosArgs], Awaitable[T]], *args: *PosArgs) -> T:
+        """Return what `fn` returns, run on this clock; raises why the clock has cancelled it, if it has."""
+
+        async def main() -> T:
+            return await fn(*args)
+
+        try:
+            return trio.run(main, clock=self.mock_clock)
+        except BaseException as exc:
+            if self.failure is not None:
+                raise self.failure from exc
+            raise
 
     def _reset(self) -> None:
         self.failure = None
