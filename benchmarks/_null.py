@@ -21,7 +21,7 @@ def silence(dialer: Dialer) -> Dialer:
 class _Nothing:
     """Stands for the telemetry, the race's trace and an attempt's trace alike."""
 
-    redact = False
+    redact = is_redacting = False
     started = 0.0
 
     def begin(self, *_: Any) -> _Nothing:  # noqa: ANN401 - whatever racer says, nobody listens
