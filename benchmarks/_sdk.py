@@ -55,12 +55,16 @@ class SpanCount(SpanProcessor):
 class SDK:
     """A tracer provider that exports in batches, and a meter provider that aggregates.
 
+    Args:
+        *processors: see every span too.
+        metrics: whether there is a meter provider.
+
     Attributes:
         tracer_provider: for a `Dialer`.
-        meter_provider: likewise.
+        meter_provider: likewise, or `None`.
     """
 
-    def __init__(self, *processors: SpanProcessor) -> None:
+    def __init__(self, *processors: SpanProcessor, metrics: bool) -> None:
         """Start the exporter's thread."""
         self._exporter = _Counting()
         batch = BatchSpanProcessor(
@@ -69,10 +73,13 @@ class SDK:
         self.tracer_provider = TracerProvider(shutdown_on_exit=False)
         for processor in (*processors, batch):
             self.tracer_provider.add_span_processor(processor)
-        self.meter_provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+        self.meter_provider = (
+            MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False) if metrics else None
+        )
 
     def shutdown(self) -> int:
         """Export what is left, end the thread, and return how many spans have been exported in all."""
         self.tracer_provider.shutdown()
-        self.meter_provider.shutdown()
+        if self.meter_provider is not None:
+            self.meter_provider.shutdown()
         return self._exporter.spans

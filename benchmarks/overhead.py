@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ("DialCost", "ImportCost", "OwnCost", "Spread", "main")
 
-NO_SDK: Final = "no SDK"
-WITH_SDK: Final = "SDK+batch"
-TELEMETRY: Final = (NO_SDK, WITH_SDK)
+TELEMETRY: Final = ("no SDK", "traces", "+ metrics")
+"""What OpenTelemetry is: its API alone; the SDK with batch export of spans; and with metrics too."""
 
 _TARGETS: Final = (("literal", "127.0.0.1"), ("name", "localhost"))
 _ENTRANTS: Final = (1, 5)
@@ -148,7 +147,7 @@ class ImportCost:
 
 def measure_dial(loop: str, target: str, telemetry: str, *, port: int, pairs: int) -> DialCost:
     """Return one row of the first table."""
-    sdk = SDK() if telemetry == WITH_SDK else None
+    sdk = _sdk(telemetry)
     warm_up = pairs // 4
     plain, raced = run_on(loop, _pairs, dict(_TARGETS)[target], port, pairs + warm_up, sdk)
     exported = 0 if sdk is None else sdk.shutdown()
@@ -205,7 +204,7 @@ async def _settle() -> None:
 
 def measure_own(loop: str, entrants: int, telemetry: str, *, effort: Effort) -> OwnCost:
     """Return one row of the second table."""
-    sdk = SDK() if telemetry == WITH_SDK else None
+    sdk = _sdk(telemetry)
     blocks = effort.blocks + 1  # the first warms up
     told, untold = run_on(loop, _blocks, entrants, blocks, effort.dials, sdk)
     exported = 0 if sdk is None else sdk.shutdown()
@@ -238,6 +237,10 @@ async def _blocks(
                 times[dialer].append(time.perf_counter() - began)
             order.reverse()
     return times[told], times[untold]
+
+
+def _sdk(telemetry: str) -> SDK | None:
+    return None if telemetry == "no SDK" else SDK(metrics=telemetry == "+ metrics")
 
 
 def _dialer(entrants: int, sdk: SDK | None, *, direct: bool = False) -> racer.Dialer:

@@ -69,7 +69,7 @@ def test_own_work_is_told_for_one_and_for_five_entrants(told: tuple[str, dict[st
 def test_every_span_of_the_dials_came_out_at_the_other_end(
     told: tuple[str, dict[str, Any]],
 ) -> None:
-    assert [row["dropped"] for row in (*told[1]["dials"], *told[1]["own"])] == [0] * 8 * len(HERE)
+    assert [row["dropped"] for row in (*told[1]["dials"], *told[1]["own"])] == [0] * 12 * len(HERE)
 
 
 def test_imports_stand_beside_anyio(told: tuple[str, dict[str, Any]]) -> None:
