@@ -395,6 +395,19 @@ async def test_a_bug_in_a_driver_is_logged_and_ends_nothing_else(
     assert "ValueError: a bug" in caplog.text
 
 
+async def test_a_bug_beside_a_cancellation_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    async def drive(guest: Hosted) -> None:
+        try:
+            await anyio.sleep_forever()
+        except BaseException as exc:
+            raise BaseExceptionGroup("as trio's nurseries do", [exc, ValueError("a bug")]) from None
+
+    async with racer.Dialer([Hosted(driver=drive)]) as dialer, await dialer.dial(HOST):
+        await settle()
+    assert messages(caplog) == [("ERROR", "hosted task 'hosted driver' failed")]
+    assert "ValueError: a bug" in caplog.text
+
+
 # --- contexts (R21) -------------------------------------------------------------------------
 
 
