@@ -73,7 +73,10 @@ class EchoServer:
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        """Stop listening, and close every connection."""
+        """Stop listening, and close every connection; an exception of the block leaves as it was raised."""
+        if isinstance(exc_value, Exception):
+            await self._stack.aclose()
+            return False
         return await self._stack.__aexit__(exc_type, exc_value, traceback)
 
     async def _echo(self, stream: SocketStream) -> None:

@@ -743,6 +743,13 @@ async def test_an_echo_server_counts_its_connections_and_ends_them() -> None:
         await anyio.connect_tcp(server.target.host, server.target.port)
 
 
+async def test_an_error_leaves_an_echo_server_as_it_was_raised() -> None:
+    with pytest.raises(KeyError):
+        async with EchoServer() as server:
+            async with await anyio.connect_tcp(server.target.host, server.target.port):
+                raise KeyError
+
+
 # --- request transports -----------------------------------------------------------------------------------
 
 
