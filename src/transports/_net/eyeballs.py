@@ -157,13 +157,20 @@ class _Race(Generic[_T]):
         if self._fatal is not None:
             raise self._fatal
         if self._lone is not None:
-            self._progress.stage(Stage.CONNECT)
-            self._progress.peer(self._lone, self._port)
-            return await self._dial(self._lone, self._port)
+            return await self._dial_lone(self._lone)
         if self._winner is None:
             raise self._error()
         self._progress.peer(self._addresses[self._winner], self._port)
         return self._made.pop(self._winner)
+
+    async def _dial_lone(self, address: str) -> _T:
+        self._progress.stage(Stage.CONNECT)
+        self._progress.peer(address, self._port)
+        try:
+            return await self._dial(address, self._port)
+        except (OSError, TransportError) as exc:
+            self._failures[0] = exc
+        raise self._error()
 
     def forget(self) -> None:
         """Drop the errors: their frames know this race, and it would wait for the garbage collector."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import anyio
 
 from racer.abc import Stage, Transport, TransportStatus
-from racer.errors import ConfigError
+from racer.errors import ConfigError, TransportError
 from transports._net.addresses import Family, family_of, host_port
 from transports._net.eyeballs import connect_name
 from transports._net.resolve import SystemResolver
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-    from racer.abc import DialTCP, MakeContext, Progress, Target
+    from racer.abc import DialTCP, Host, MakeContext, Progress, Target
     from transports._net.eyeballs import Dial
     from transports._net.resolve import Resolver
 
@@ -71,13 +71,26 @@ class Direct(Transport):
     ) -> None:
         """Check the options; no IO."""
         self._resolver = _checked_resolver(resolver)
-        self._dial_tcp = dial_tcp
+        self._dial_tcp = _checked_dial_tcp(dial_tcp)
         self._attempt_delay = _checked_seconds(
             attempt_delay, "attempt_delay", least=_MIN_ATTEMPT_DELAY
         )
         self._resolution_delay = _checked_seconds(resolution_delay, "resolution_delay", least=0)
         self._local_address = _checked_local_address(local_address, dial_tcp)
         self._families = _families(self._local_address)
+        self._users = 0
+        self._is_closed = False
+
+    async def start(self, host: Host) -> None:
+        """Count one user more: several dialers, or proxies, may go by one `Direct`."""
+        del host
+        self._users += 1
+        self._is_closed = False
+
+    async def aclose(self) -> None:
+        """Connect no more, once every user has closed it; streams that were handed out are their holders'."""
+        self._users = max(0, self._users - 1)
+        self._is_closed = self._users == 0
 
     async def connect(self, target: Target, progress: Progress) -> ByteStream:
         """Return a raw TCP stream to `target`; the caller closes it. Cancelling closes every socket at once.
@@ -87,7 +100,11 @@ class Direct(Transport):
                 an `ExceptionGroup` of all of their errors, and `errno` is set when they agree.
             NetworkError: the name could not be looked up; the cause is the resolver's error.
             TransportBusy: too many earlier lookups are stuck.
+            TransportError: it was closed.
         """
+        if self._is_closed:
+            msg = f"transport {self.name!r} was closed"
+            raise TransportError(msg)
         host, port = target.host, target.port
         if self._dial_tcp is not None:
             return await self._connect(host, port, self._dial_tcp, _close_stream, progress)
@@ -184,6 +201,13 @@ def _checked_resolver(resolver: object) -> Resolver:
         )
         raise ConfigError(msg)
     return cast("Resolver", resolver)
+
+
+def _checked_dial_tcp(dial_tcp: object) -> DialTCP | None:
+    if dial_tcp is not None and not callable(dial_tcp):
+        msg = f"dial_tcp must be an async function, not {type(dial_tcp).__name__}"
+        raise ConfigError(msg)
+    return cast("DialTCP | None", dial_tcp)
 
 
 def _checked_seconds(value: object, name: str, *, least: float) -> float:
