@@ -16,6 +16,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
 from opentelemetry.trace import INVALID_SPAN, SpanKind, Status, StatusCode, set_span_in_context
 
+from racer._logs import log_error
 from racer._report import Outcome, describe
 from racer._version import __version__
 from racer.abc import AttributeValue
@@ -107,11 +108,6 @@ class Telemetry:
             "racer.attempts.active", unit="{attempt}", description="Attempts under way."
         )
 
-    @property
-    def is_redacting(self) -> bool:
-        """Whether anything may not leave; log lines then leave errors' words out, whatever a hook would say."""
-        return self.redact is not False
-
     def _histogram(self, name: str, description: str) -> metrics.Histogram:
         return self.meter.create_histogram(
             name, unit="s", description=description, explicit_bucket_boundaries_advisory=_BUCKETS
@@ -144,9 +140,16 @@ class Telemetry:
         if callable(self.redact):
             try:
                 return self.redact(key, value)
-            except Exception:
-                # A program's slip must neither fail a dial nor let through what it was to hide.
-                logger.exception("the redact function failed for %r, which is left out", key)
+            except Exception as exc:  # noqa: BLE001 - a program's slip must not fail a dial
+                # Nor let through what it was to hide: the error's own words may hold the value.
+                log_error(
+                    logger,
+                    logging.ERROR,
+                    "the redact function failed for %r, which is left out",
+                    key,
+                    error=exc,
+                    redacted=True,
+                )
                 return None
         return value if not isinstance(value, str) or key in _HARMLESS else None
 
@@ -168,10 +171,11 @@ class RaceTrace:
         self.started = time.time()  # noqa: TID251 - the one wall-clock anchor of a trace
         self._anchor = int(self.started * 1e9)
         self._began = now
+        self._where = telemetry.shown({"server.address": target.host, "server.port": target.port})
         self._span = telemetry.tracer.start_span(
             "racer.dial",
             kind=SpanKind.INTERNAL,
-            attributes=telemetry.shown({"server.address": target.host, "server.port": target.port}),
+            attributes=self._where,
             start_time=self._anchor,
             record_exception=False,
         )
@@ -197,13 +201,16 @@ class RaceTrace:
             "racer.attempt",
             context=self._context,
             kind=SpanKind.CLIENT,
-            attributes=telemetry.shown(
-                {
-                    "racer.transport": transport,
-                    "racer.attempt.index": index,
-                    "racer.attempt.start_delay": float(start_delay),
-                }
-            ),
+            attributes={
+                **self._where,  # here too: a backend draws its map of services from client spans
+                **telemetry.shown(
+                    {
+                        "racer.transport": transport,
+                        "racer.attempt.index": index,
+                        "racer.attempt.start_delay": float(start_delay),
+                    }
+                ),
+            },
             start_time=self.at(now),
             record_exception=False,
         )
@@ -253,6 +260,7 @@ class AttemptTrace:
     def __init__(self, race: RaceTrace, span: Span, transport: str, counted: _Attributes) -> None:
         """Take a span that has started; `counted` is what the attempt is counted under while it is active."""
         self.span = span
+        self._is_recording = span.is_recording()
         self._race = race
         self._telemetry = race.telemetry
         self._transport = transport
@@ -268,7 +276,7 @@ class AttemptTrace:
 
     def peer(self, address: str, port: int | None, network: str) -> None:
         """Say who is really talked to."""
-        if self._race.is_recording:
+        if self._is_recording:
             attributes: dict[str, AttributeValue] = {
                 "network.peer.address": address,
                 "network.transport": network,
@@ -279,14 +287,14 @@ class AttemptTrace:
 
     def session(self, *, reused: bool, link: SpanContext | None) -> None:
         """Say which session carries the stream (T3)."""
-        if self._race.is_recording:
+        if self._is_recording:
             self.span.set_attributes(self._telemetry.shown({"racer.session.reused": reused}))
             if link is not None:
                 self.span.add_link(link)
 
     def event(self, name: str, attributes: _Attributes, now: float) -> None:
         """Put a moment on the span."""
-        if self._race.is_recording:
+        if self._is_recording:
             self.span.add_event(
                 name, self._telemetry.shown(attributes), timestamp=self._race.at(now)
             )
@@ -304,7 +312,7 @@ class AttemptTrace:
             finished - (attempt.started_at or 0.0),
             telemetry.shown({"racer.transport": self._transport, **attributes}),
         )
-        if self._race.is_recording:
+        if self._is_recording:
             if attempt.stage is not None:
                 attributes["racer.attempt.stage"] = attempt.stage.value
             self.span.set_attributes(telemetry.shown(attributes))
