@@ -744,10 +744,15 @@ async def test_an_echo_server_counts_its_connections_and_ends_them() -> None:
 
 
 async def test_an_error_leaves_an_echo_server_as_it_was_raised() -> None:
+    async def fail_inside() -> None:
+        async with (
+            EchoServer() as server,
+            await anyio.connect_tcp(server.target.host, server.target.port),
+        ):
+            raise KeyError
+
     with pytest.raises(KeyError):
-        async with EchoServer() as server:
-            async with await anyio.connect_tcp(server.target.host, server.target.port):
-                raise KeyError
+        await fail_inside()
 
 
 # --- request transports -----------------------------------------------------------------------------------
