@@ -319,6 +319,7 @@ async def test_a_leak_without_any_cancellation_is_caught_first() -> None:
 # --- other faults -----------------------------------------------------------------------------------------
 
 
+@virtual_time
 async def test_a_story_that_swallows_the_cancellation_is_caught() -> None:
     async def story() -> None:
         try:
@@ -332,6 +333,7 @@ async def test_a_story_that_swallows_the_cancellation_is_caught() -> None:
     assert fault.point.index == 0
 
 
+@virtual_time
 async def test_a_story_that_swallows_a_native_cancellation_only_is_caught() -> None:
     async def story() -> None:
         try:
@@ -350,6 +352,7 @@ async def test_a_story_that_swallows_a_native_cancellation_only_is_caught() -> N
     assert fault.point.kind is CancelKind.NATIVE
 
 
+@virtual_time
 async def test_a_story_that_raises_something_else_is_caught() -> None:
     async def story() -> None:
         try:
@@ -363,6 +366,7 @@ async def test_a_story_that_raises_something_else_is_caught() -> None:
     assert isinstance(fault.__cause__, KeyError)
 
 
+@virtual_time
 async def test_a_story_whose_child_raises_something_else_is_caught() -> None:
     async def child() -> None:
         try:
