@@ -137,7 +137,7 @@ class Run:
                 self.exit = found.with_traceback(_without_ours(found))
                 self._tell(Outcome.CONNECT_FAILED)
             elif self.is_undecided:
-                self._fail(TransportCrashed("the attempt was cancelled, and not by the race"))
+                self._fail(_crash_of(exc))
             elif found is not None:
                 raise  # nobody waits for it any more; the host says so
         finally:
@@ -243,6 +243,15 @@ class Run:
 
 def _is_stream(stream: object) -> TypeGuard[ByteStream]:
     return isinstance(stream, ByteStream)
+
+
+def _crash_of(exc: BaseException) -> TransportCrashed:
+    """Return the failure of an attempt that neither came to its end nor raised an `Exception`."""
+    if isinstance(exc, anyio.get_cancelled_exc_class()):
+        return TransportCrashed("the attempt was cancelled, and not by the race")
+    crash = TransportCrashed(f"the transport raised {type(exc).__name__}, which is no Exception")
+    crash.__cause__ = exc.with_traceback(_without_ours(exc))
+    return crash
 
 
 def _without_ours(exc: BaseException) -> Any:  # noqa: ANN401 - a traceback or None
