@@ -83,11 +83,10 @@ class _Finisher:
     def __del__(self) -> None:
         """Warn, and close by force, when it was dropped open."""
         if getattr(self, "_open", False):
+            told = f"{self!r} was dropped without aclose()"
             self._open = False
             self._host.drop_from_anywhere(self._resource, self._name, self._lease.release)
-            warnings.warn(
-                f"{self!r} was dropped without aclose()", ResourceWarning, source=self, stacklevel=1
-            )
+            warnings.warn(told, ResourceWarning, source=self, stacklevel=1)
 
 
 class Connection(_Finisher, ByteStream):
