@@ -119,7 +119,11 @@ class Race:
         Raises:
             NoTransports: no entrant serves the target.
             WrongLoop, DialerClosed: as `Dialer.dial`.
+            RuntimeError: it was entered before.
         """
+        if self._begun:
+            msg = "a race can be entered only once; make another with Dialer.race()"
+            raise RuntimeError(msg)
         await self._host.ensure()
         self._begin()
         return self
@@ -130,8 +134,18 @@ class Race:
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """End: cancel what is under way and close what nobody took, in the host; waits for nothing."""
+        """End: cancel what is under way and close what nobody took, in the host; waits for nothing.
+
+        Raises:
+            SystemExit, KeyboardInterrupt: of an attempt, since the last finisher was handed out (R20).
+        """
+        leaving = self._unheard_exit() if exc is None else None
         self._finish(Outcome.CONNECTED if self._handed_out else Outcome.CANCELLED)
+        if leaving is not None:
+            try:
+                raise leaving
+            finally:
+                del leaving
 
     def __aiter__(self) -> Self:
         """Return itself."""
@@ -257,10 +271,10 @@ class Race:
             if self._abort_reason is not None:
                 raise DialerClosed(self._abort_reason)
             self._take_news()
-            if (index := self._schedule.take()) is not None:
-                # A cancellation that came in the same instant wins: the stream is still in its slot, and is closed (R9).
+            if self._schedule.has_arrivals:
+                # A cancellation that came in the same instant wins: the stream stays in its slot (R9).
                 await anyio.lowlevel.checkpoint_if_cancelled()
-                return self._hand_out(index)
+                return self._hand_out()
             now = anyio.current_time()
             self._end_if_over(now)
             for late in self._schedule.expire(now):
@@ -271,19 +285,24 @@ class Race:
 
     def _take_news(self) -> None:
         news, self._news = self._news, []
-        leaving: BaseException | None = None
         for run in news:
             if run.has_arrived:
                 self._schedule.arrived(run.index)
             else:
                 self._schedule.failed(run.index)
-            leaving = leaving or run.exit
-            run.exit = None
-        if leaving is not None:
+        if (leaving := self._unheard_exit()) is not None:
             try:
                 raise leaving
             finally:
-                del leaving, news, run
+                del leaving
+
+    def _unheard_exit(self) -> BaseException | None:
+        """Return an exit of an attempt of which the caller has not heard (R20), and forget it."""
+        for run in self._runs.values():
+            if run.exit is not None:
+                leaving, run.exit = run.exit, None
+                return leaving
+        return None
 
     def _end_if_over(self, now: float) -> None:
         outcome: Outcome
@@ -314,7 +333,9 @@ class Race:
         finally:
             self._wake = None
 
-    def _hand_out(self, index: int) -> Finisher:
+    def _hand_out(self) -> Finisher:
+        index = self._schedule.take()
+        assert index is not None
         run = self._runs[index]
         resource, run.resource = run.resource, None
         now = anyio.current_time()
@@ -323,8 +344,10 @@ class Race:
         self._handed_out += 1
         self._winner = run.place.name
         self._schedule.pause(now)
+        report = self._snapshot(Outcome.CONNECTED)
         if self._box is None:
-            self._box = ReportBox(self._snapshot(Outcome.CONNECTED))
+            self._box = ReportBox(report)
+        self._box.report = report
         kind: type[Connection | RoutedConnection] = (
             RoutedConnection if isinstance(run.lease.lodger.guest, RequestTransport) else Connection
         )
@@ -362,7 +385,13 @@ class Race:
         self._tell(report, now)
         self._host.leave_race(self)
         for run in self._runs.values():
-            run.error = None
+            if run.exit is not None:
+                logger.critical(
+                    "transport %r raised %r, and nobody waits for it any more",
+                    run.place.name,
+                    type(run.exit).__name__,
+                )
+            run.error = run.exit = None
         self._runs.clear()
         self._news.clear()
 

@@ -100,6 +100,11 @@ class Schedule:
         return self._states[index]
 
     @property
+    def has_arrivals(self) -> bool:
+        """Whether `take` has something to give."""
+        return LaneState.ARRIVED in self._states
+
+    @property
     def is_exhausted(self) -> bool:
         """Whether every lane has failed, so that nothing more can come."""
         return all(state is LaneState.FAILED for state in self._states)
@@ -112,7 +117,7 @@ class Schedule:
         """Return the lanes to start now, best rank first among equals; they are running from now on (R1, R2, R5)."""
         if self._paused_at is not None or self.is_expired(now):
             return ()
-        if LaneState.ARRIVED in self._states or LaneState.HELD in self._states:
+        if self.has_arrivals or LaneState.HELD in self._states:
             return ()
         self._open_tier(now)
         clock = self._clock(now)
@@ -138,7 +143,7 @@ class Schedule:
             for index, state in enumerate(self._states)
             if state is LaneState.RUNNING
         ]
-        if LaneState.ARRIVED not in self._states and LaneState.HELD not in self._states:
+        if not self.has_arrivals and LaneState.HELD not in self._states:
             times += [self._due_at(index) for index in self._queue()[:1]]
         earliest = min(times)
         return None if earliest == math.inf else earliest
@@ -167,7 +172,7 @@ class Schedule:
 
     def take(self) -> int | None:
         """Return the best-ranked lane that has arrived, held from now on; `None` when none has (R8)."""
-        if LaneState.ARRIVED not in self._states:
+        if not self.has_arrivals:
             return None
         index = self._states.index(LaneState.ARRIVED)
         self._states[index] = LaneState.HELD
