@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import ipaddress
 import os
 import socket
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
+import trio
 from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Awaitable, Callable, Generator, Iterator
 
+HERE = Path(__file__).parent
 REAL_LOOPS: dict[str, dict[str, Any]] = {"asyncio": {}, "trio": {}}
+SHORT_S = 0.01  # a story may have a pause in it for others to cut; it may not wait
 UVLOOP = "uvloop"
 VIRTUAL = "virtual-"
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -142,7 +149,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    with _guard.verdict():
+    with _guard.verdict(), _no_real_waits(item):
         yield
 
 
@@ -150,6 +157,38 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     with _guard.verdict():
         yield
+
+
+# --- nothing waits for real time ------------------------------------------------------------
+
+
+@contextmanager
+def _no_real_waits(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that slept on a real loop, and was not cancelled out of it."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or callspec.params.get("anyio_backend") not in {*REAL_LOOPS, UVLOOP}:
+        yield
+        return
+    waits: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (anyio, asyncio, trio):
+            patch.setattr(module, "sleep", _watched(module.sleep, waits))
+        yield
+    if waits:
+        pytest.fail("\n".join(waits), pytrace=False)
+
+
+def _watched(sleep: Callable[..., Awaitable[Any]], waits: list[str]) -> Callable[..., Any]:
+    @functools.wraps(sleep)
+    async def watched(delay: float, *args: Any, **options: Any) -> Any:
+        caller = sys._getframe(1)
+        result = await sleep(delay, *args, **options)
+        if delay > SHORT_S and Path(caller.f_code.co_filename).is_relative_to(HERE):
+            where = f"{Path(caller.f_code.co_filename).relative_to(HERE)}:{caller.f_lineno}"
+            waits.append(f"{where}: a test slept for {delay} real seconds; mark it virtual_time")
+        return result
+
+    return watched
 
 
 # --- nothing of ours holds the loop up ------------------------------------------------------

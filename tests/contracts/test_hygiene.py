@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MOST_LINES = 500
 
 # Paths of the machine a file was written on. Where a system keeps things (/etc, /usr/bin, /proc)
@@ -38,59 +38,24 @@ def machine_paths(text: str) -> list[str]:
 
 
 def waits(source: str) -> list[int]:
-    """Return the lines on which a test waits for real time: sleeps of anything but zero.
+    """Return the lines that call `time.sleep`, which no virtual clock sees.
 
-    Modules and tests marked `virtual_time` may sleep: there it costs nothing and is exact. So may a
-    module that imports `run_virtual`, and so brings virtual loops of its own.
+    Sleeps of the event loops are watched while a test runs: tests/conftest.py.
     """
-    found = []
-
-    def visit(node: ast.AST) -> None:
-        if _is_virtual(node):
-            return
-        if isinstance(node, ast.Call) and _is_sleep(node):
-            found.append(node.lineno)
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(ast.parse(source))
-    return found
-
-
-def _is_virtual(node: ast.AST) -> bool:
-    if isinstance(node, ast.Module):
-        if _imports_run_virtual(node):
-            return True
-        marks: list[ast.expr] = [
-            statement.value
-            for statement in node.body
-            if isinstance(statement, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in statement.targets)
-        ]
-    else:
-        marks = getattr(node, "decorator_list", [])
-    return any(
-        isinstance(part, ast.Attribute) and part.attr == "virtual_time"
-        for mark in marks
-        for part in ast.walk(mark)
-    )
-
-
-def _imports_run_virtual(module: ast.Module) -> bool:
-    return any(
-        isinstance(statement, ast.ImportFrom)
-        and any(alias.name == "run_virtual" for alias in statement.names)
-        for statement in module.body
-    )
-
-
-def _is_sleep(call: ast.Call) -> bool:
-    function = call.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    if name not in {"sleep", "sleep_until"}:
-        return False
-    zero = call.args and isinstance(call.args[0], ast.Constant) and not call.args[0].value
-    return not (name == "sleep" and zero)
+    tree = ast.parse(source)
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "time"
+        for alias in node.names
+        if alias.name == "sleep"
+    }
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [
+        call.lineno
+        for call in calls
+        if ast.unparse(call) == "time.sleep" or (isinstance(call, ast.Name) and call.id in imported)
+    ]
 
 
 def name(path: Path) -> str:
@@ -133,18 +98,11 @@ def test_a_machine_path_is_seen(text: str, named: bool) -> None:
 @pytest.mark.parametrize(
     ("source", "lines"),
     [
-        ("await anyio.sleep(1)", [1]),
         ("time.sleep(0.1)", [1]),
-        ("await sleep(delay)", [1]),
-        ("await anyio.sleep_until(when)", [1]),
-        ("await anyio.sleep(0)", []),
-        ("await anyio.sleep_forever()", []),
-        ("pytestmark = pytest.mark.virtual_time\nawait anyio.sleep(1)", []),
-        ("pytestmark = [pytest.mark.virtual_time, x]\nawait anyio.sleep(1)", []),
-        ("from racer.testing import run_virtual\nawait anyio.sleep(1)", []),
-        ("pytestmark = pytest.mark.soak\nawait anyio.sleep(1)", [2]),
-        ("@pytest.mark.virtual_time\nasync def test():\n    await anyio.sleep(1)", []),
-        ("async def test():\n    await anyio.sleep(1)", [2]),
+        ("import x\ndef test():\n    time.sleep(delay)", [3]),
+        ("from time import sleep as nap\nnap(1)", [2]),
+        ("await anyio.sleep(1)", []),
+        ("from anyio import sleep\nawait sleep(1)", []),
     ],
 )
 def test_a_wait_is_seen(source: str, lines: list[int]) -> None:
