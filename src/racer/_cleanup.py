@@ -144,15 +144,19 @@ class Cleanups:
 
     async def watch(self) -> None:
         """Warn of each that takes longer than `END_WARNING`; returns when none is left to watch."""
-        while waiting := [leftover for leftover in self if leftover not in self._warned]:
-            due = min(leftover.decided_at for leftover in waiting) + END_WARNING
+        while (due := self._next_warning()) is not None:
             await anyio.sleep_until(due)
-            now = anyio.current_time()
-            for leftover in [
-                one
-                for one in self
-                if one not in self._warned and one.decided_at + END_WARNING <= now
-            ]:
+            self._warn(anyio.current_time())
+
+    # Functions of their own, since a waiting frame would keep alive what its variables name (R13).
+
+    def _next_warning(self) -> float | None:
+        times = [one.decided_at for one in self if one not in self._warned]
+        return min(times) + END_WARNING if times else None
+
+    def _warn(self, now: float) -> None:
+        for leftover in self:
+            if leftover not in self._warned and leftover.decided_at + END_WARNING <= now:
                 self._warned.add(leftover)
                 logger.warning(
                     "transport %r has not ended %.1f s after its attempt was over",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,6 +19,7 @@ from racer._attempt import Run, is_crash, log_crash
 from racer._connection import Connection, ReportBox, RoutedConnection
 from racer._report import Attempt, Outcome, RaceReport
 from racer._schedule import Lane, Schedule
+from racer._words import type_name, words
 from racer.abc import RequestTransport
 from racer.errors import (
     AllAttemptsFailed,
@@ -26,6 +28,7 @@ from racer.errors import (
     DialTimeout,
     ErrorType,
     NoTransports,
+    RecordedError,
     error_type_of,
 )
 
@@ -407,7 +410,7 @@ class Race:
         for run in self._runs.values():
             attempt = report[run.place.name]
             run.trace.end(attempt, began=self._started)
-            run.place.last = attempt
+            run.place.last = _remembered(attempt)
             if attempt.outcome in _TOLD:
                 try:
                     run.lease.lodger.guest.observe(attempt)
@@ -462,6 +465,14 @@ def _idle(place: Place, outcome: Outcome, reason: str | None) -> Attempt:
         start_delay=place.start_delay,
         tier=place.tier,
     )
+
+
+def _remembered(attempt: Attempt) -> Attempt:
+    """Return an equal attempt for `Dialer.status()`, which must not keep an error and its frames alive (R13)."""
+    if (error := attempt.error) is None:
+        return attempt
+    told = RecordedError(words(error), type_name(error), error_type=attempt.error_type)
+    return replace(attempt, error=told)
 
 
 def _drop_tracebacks(exc: BaseException | None) -> None:
