@@ -119,7 +119,7 @@ async def test_it_shows_each_entrants_last_attempt_that_began() -> None:
     ) as dialer:
         async with await dialer.dial(HOST) as conn:
             first = dialer.status()
-            assert first["fails"].last is conn.report["fails"]
+            assert first["fails"].last == conn.report["fails"]
             assert first["wins"].last is conn.report["wins"]
             assert first["late"].last is None
             assert first["no"].last is None
@@ -132,7 +132,7 @@ async def test_it_shows_each_entrants_last_attempt_that_began() -> None:
             None,
             None,
         ]
-        assert first["fails"].last is conn.report["fails"]  # what was told does not change
+        assert first["fails"].last == conn.report["fails"]  # what was told does not change
 
 
 async def test_a_guest_tells_its_own_health_and_sessions() -> None:
