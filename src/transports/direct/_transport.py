@@ -31,7 +31,6 @@ __all__ = ("Direct", "make")
 logger = logging.getLogger("racer.direct")
 
 _MIN_ATTEMPT_DELAY: Final = 0.010  # RFC 8305 §5: it MUST NOT be shorter
-_CLOSE_GRACE: Final = 1.0  # seconds a loser of the hook's may take to close by force
 
 _T = TypeVar("_T")
 
@@ -175,8 +174,7 @@ async def _close_socket(sock: socket.socket) -> None:
 
 async def _close_stream(stream: ByteStream) -> None:
     try:
-        with anyio.move_on_after(_CLOSE_GRACE, shield=True):
-            await anyio.aclose_forcefully(stream)
+        await anyio.aclose_forcefully(stream)
     except Exception:
         # A loser that cannot even close has nothing left to tell the dial.
         logger.debug("closing a stream that was not wanted failed", exc_info=True)

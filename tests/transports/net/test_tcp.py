@@ -179,20 +179,29 @@ async def test_a_connection_that_was_lost_before_anybody_looked_is_a_reset() -> 
             tcp._check_connected(sock, errno.ECONNREFUSED)
 
 
-async def test_an_event_loop_that_fails_to_take_the_socket_does_not_keep_it(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
+async def test_a_socket_that_the_event_loop_has_not_taken_is_closed(
+    how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def from_socket(sock: socket.socket) -> anyio.abc.SocketStream:
-        raise OSError(errno.EMFILE, "no more files")
+        if how == "fails":
+            raise OSError(errno.EMFILE, "no more files")
+        await anyio.sleep_forever()
+        raise AssertionError
 
-    before = open_files()
     with listening() as listener:
         sock = await connect_socket("127.0.0.1", port_of(listener))
         monkeypatch.setattr(anyio.abc.SocketStream, "from_socket", from_socket)
-        with pytest.raises(OSError, match="no more files") as caught:
-            await wrap_socket(sock)
-    assert caught.value.errno == errno.EMFILE
-    assert open_files() == before
+        if how == "fails":
+            with pytest.raises(OSError, match="no more files") as caught:
+                await wrap_socket(sock)
+            assert caught.value.errno == errno.EMFILE
+        else:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wrap_socket, sock)
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+    assert sock.fileno() == -1
 
 
 async def test_a_system_without_sockets_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
