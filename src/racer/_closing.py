@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from racer._cleanup import Cleanups, Closable
 
-__all__ = ("Closer", "say_goodbye")
+__all__ = ("Closer", "close_at_once", "say_goodbye")
 
 logger = logging.getLogger("racer.host")
 
@@ -48,6 +48,13 @@ class Closer:
             await close_within(self._resource, scope=self._scope)
         finally:
             self._cleanups.discard(self, anyio.current_time())
+
+
+async def close_at_once(resource: Closable) -> None:
+    """Close by force what has no host any more."""
+    scope = anyio.CancelScope()
+    scope.cancel()
+    await close_within(resource, scope=scope)
 
 
 async def say_goodbye(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from racer._dialer import Dialer, target_of
-from racer._host import current_loop, is_closed_loop
+from racer._loops import current_loop, is_closed_loop
 from racer.errors import ConfigError, WrongLoop
 
 if TYPE_CHECKING:

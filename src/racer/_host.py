@@ -1,7 +1,6 @@
 """Where attempts, cleanups and session drivers live: one keeper task per dialer and event loop (R17 to R22).
 
-The one file that may import asyncio and trio: spawning a task that belongs to no caller, and reaching a loop from a
-finalizer, are the two things anyio has no word for.
+The one file that may import asyncio and trio: a task that belongs to no caller is what anyio has no word for.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ import logging
 import os
 import sys
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVarTuple
 
 import anyio
-from anyio.lowlevel import current_token
 
 from racer import abc
 from racer._cleanup import Cleanups
-from racer._closing import Closer, say_goodbye
+from racer._closing import Closer, close_at_once, say_goodbye
 from racer._logs import log_error
+from racer._loops import call_soon, current_loop, is_closed_loop
 from racer.errors import DialerClosed, WrongLoop
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from racer._cleanup import Closable
 
-__all__ = ("END_TIMEOUT", "LoopHost", "current_loop", "find_exit", "is_closed_loop")
+__all__ = ("END_TIMEOUT", "LoopHost", "find_exit")
 
 _Args = TypeVarTuple("_Args")
 
@@ -46,22 +46,7 @@ _GOODBYE: Final = 1.0  # seconds a guest's own aclose() may take
 _ORDERLY: Final = 2.5  # seconds until, at the end, what is still being closed is closed by force
 
 # asyncio keeps only weak references to its tasks. Trio's runner holds its own.
-_keepers: set[asyncio.Task[None]] = set()
-
-
-def current_loop() -> object:
-    """Return what identifies the running event loop: asyncio's loop, or trio's token.
-
-    Raises:
-        anyio.NoEventLoopError: none runs in this thread.
-    """
-    return current_token().native_token
-
-
-def is_closed_loop(loop: object) -> bool:
-    """Return whether an asyncio loop was closed, by whatever means. A trio run always ends its tasks itself."""
-    is_closed = getattr(loop, "is_closed", None)
-    return bool(is_closed is not None and is_closed())
+_orphans: set[asyncio.Task[None]] = set()
 
 
 def find_exit(exc: BaseException) -> BaseException | None:
@@ -235,7 +220,7 @@ class LoopHost(abc.Host):
             self._loop = weakref.ref(loop)
             self._pid = os.getpid()
             self._ready, self._wake, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
-            _spawn_keeper(self._keep)
+            _spawn(loop, self._keep, "racer keeper")
 
     def start_soon(self, fn: Callable[[*_Args], Awaitable[Any]], *args: *_Args, name: str) -> None:
         """Start a guest's long-lived task, in an empty context."""
@@ -317,11 +302,11 @@ class LoopHost(abc.Host):
     def close_soon(
         self, resource: Closable, transport_name: str, context: contextvars.Context
     ) -> Closer | None:
-        """Take over `resource` and close it, bounded; synchronous. Without a living keeper nothing can be done."""
+        """Take over `resource` and close it, bounded; synchronous. After the host's end it is closed by force."""
         if self._group is None:
-            logger.debug(
-                "a stream of transport %r outlived its dialer and was dropped", transport_name
-            )
+            loop = self._loop() if self._loop is not None else None
+            if loop is not None:
+                _spawn(loop, partial(close_at_once, resource), f"racer close {transport_name}")
             return None
         closer = Closer(self.cleanups, resource, transport_name)
         self.start_in(context, closer.run, name=f"racer close {transport_name}")
@@ -335,9 +320,13 @@ class LoopHost(abc.Host):
         self._call_from_anywhere(self._drop, resource, transport_name, release)
 
     def _drop(self, resource: Closable, transport_name: str, release: Callable[[], None]) -> None:
-        # A loop's bare callback may start no task of anyio's: the keeper does.
-        self._dropped.append((resource, transport_name, release))
-        self._wake_keeper()
+        if self.is_open:
+            # The loop's bare callback, which this is, may start no task of anyio's: the keeper does.
+            self._dropped.append((resource, transport_name, release))
+            self._wake_keeper()
+        else:
+            self.close_soon(resource, transport_name, contextvars.Context())
+            release()
 
     def _take_dropped(self) -> None:
         dropped, self._dropped = self._dropped, []
@@ -353,17 +342,8 @@ class LoopHost(abc.Host):
 
     def _call_from_anywhere(self, fn: Callable[[*_Args], object], *args: *_Args) -> None:
         loop = self._loop() if self._loop is not None else None
-        if loop is None or self._pid != os.getpid():
-            return
-        # asyncio's loop and trio's token, each with its own word for the same thing.
-        call_soon = getattr(loop, "call_soon_threadsafe", None) or getattr(
-            loop, "run_sync_soon", None
-        )
-        try:
-            if call_soon is not None:
-                call_soon(fn, *args)
-        except Exception:  # noqa: BLE001 - the loop is gone: RuntimeError on asyncio, RunFinishedError on trio
-            logger.debug("the loop of a dropped stream or dialer has ended")
+        if loop is not None and self._pid == os.getpid():
+            call_soon(loop, fn, *args)
 
     def end_from_anywhere(self) -> None:
         """Begin the end; for finalizers, which run in any thread at any moment. Never raises."""
@@ -472,26 +452,24 @@ class LoopHost(abc.Host):
             on_end()
 
 
-def _spawn_keeper(keep: Callable[[], Awaitable[None]]) -> None:
-    """Start the keeper as a child of nobody, in an empty context."""
-    if _is_trio(current_loop()):
+def _spawn(loop: Any, fn: Callable[[], Awaitable[None]], name: str) -> None:  # noqa: ANN401 - asyncio's or trio's
+    """Start a task as a child of nobody, in an empty context; it must let no exception out."""
+    if _is_trio(loop):
         import trio  # noqa: PLC0415 - asyncio's users do not have it
 
-        trio.lowlevel.spawn_system_task(keep, name="racer keeper", context=contextvars.Context())
+        trio.lowlevel.spawn_system_task(fn, name=name, context=contextvars.Context())
         return
-    import asyncio  # noqa: PLC0415 - trio's users do not need it
-
     # A loop that was closed without ending its tasks can no longer say so itself.
-    _keepers.difference_update([task for task in _keepers if task.get_loop().is_closed()])
-    task = asyncio.get_running_loop().create_task(
-        _as_coroutine(keep), name="racer keeper", context=contextvars.Context()
+    _orphans.difference_update([task for task in _orphans if task.get_loop().is_closed()])
+    task: asyncio.Task[None] = loop.create_task(
+        _as_coroutine(fn), name=name, context=contextvars.Context()
     )
-    _keepers.add(task)
-    task.add_done_callback(_keepers.discard)
+    _orphans.add(task)
+    task.add_done_callback(_orphans.discard)
 
 
-async def _as_coroutine(keep: Callable[[], Awaitable[None]]) -> None:
-    await keep()
+async def _as_coroutine(fn: Callable[[], Awaitable[None]]) -> None:
+    await fn()
 
 
 def _is_trio(loop: object) -> bool:

@@ -29,7 +29,7 @@ from importlib.metadata import EntryPoint
 
 import anyio
 import racer
-from racer import _default, _host, _registry
+from racer import _default, _host, _loops, _registry
 from racer.testing import stream_pair
 
 LOOP = sys.argv[1]

@@ -14,7 +14,7 @@ import pytest
 
 import racer
 from racer import _default
-from racer._host import current_loop
+from racer._loops import current_loop
 from racer.errors import (
     AllAttemptsFailed,
     ConfigError,

@@ -1,4 +1,4 @@
-"""The home of everything that outlives a call: who runs there, in which context, and how it ends (R17, R19 to R21)."""
+"""The home of everything that outlives a call: how it is entered, ended and dropped (R17, R19)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 import racer
 from racer.errors import DialerClosed
-from racer.testing import Lifecycle, ScriptedTransport, fails, hangs, returns, wins
+from racer.testing import Lifecycle, ScriptedTransport, fails, hangs, wins
 from tests.racer.guests import Hosted
 
 pytestmark = pytest.mark.virtual_time
@@ -337,6 +338,35 @@ async def test_a_connection_that_is_dropped_open_warns_and_is_closed_by_force() 
         assert dialer.status().cleanups == 0
 
 
+async def test_what_another_thread_drops_is_closed_by_the_loop() -> None:
+    guest = ScriptedTransport("plain")
+    dialer = racer.Dialer([guest])
+    held: list[Any] = [await dialer.dial(HOST)]
+    with pytest.warns(ResourceWarning, match="<Connection by 'plain'"):
+        await anyio.to_thread.run_sync(drop, held)
+    await settle()
+    guest.ledger.assert_all_closed()
+    held.append(dialer)
+    del dialer
+    with pytest.warns(ResourceWarning, match="<Dialer of plain>"):
+        await anyio.to_thread.run_sync(drop, held)
+    await settle()
+    assert len(guest.closed_at) == 1
+
+
+async def test_a_connection_that_outlives_its_dialer_is_still_closed_when_it_is_dropped() -> None:
+    guest = ScriptedTransport("plain", wins(close_delay=1.0))
+    async with racer.Dialer([guest]) as dialer:
+        held = [await dialer.dial(HOST)]
+    await held[0].send(b"still works")
+    with pytest.warns(ResourceWarning, match="<Connection by 'plain'"):
+        drop(held)
+    await settle()
+    stream = guest.attempts[0].stream
+    assert stream is not None
+    assert (stream.closed_at, stream.closed_by_force) == (0.0, True)
+
+
 async def test_a_connection_keeps_its_dialer_alive() -> None:
     guest = ScriptedTransport("plain")
     held = [await racer.Dialer([guest]).dial(HOST)]
@@ -348,132 +378,6 @@ async def test_a_connection_keeps_its_dialer_alive() -> None:
         drop(held)
     await settle()
     assert guest.closed_at == [0.0]
-
-
-# --- the border (R20) -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-async def test_an_exit_in_a_driver_is_told_as_critical_and_ends_nothing_else(
-    kind: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def drive(guest: Hosted) -> None:
-        raise kind
-
-    async with racer.Dialer([Hosted(driver=drive)]) as dialer:
-        for _ in range(2):
-            async with await dialer.dial(HOST):
-                pass
-    assert messages(caplog) == [
-        (
-            "CRITICAL",
-            f"hosted task 'hosted driver' raised '{kind.__name__}', and nobody waits for it",
-        )
-    ]
-
-
-async def test_an_exit_in_a_group_of_a_driver_is_found(caplog: pytest.LogCaptureFixture) -> None:
-    async def drive(guest: Hosted) -> None:
-        raise BaseExceptionGroup("as a task group does", [ValueError(), SystemExit(3)])
-
-    async with racer.Dialer([Hosted(driver=drive)]) as dialer, await dialer.dial(HOST):
-        await settle()
-    assert [level for level, _ in messages(caplog)] == ["CRITICAL"]
-
-
-async def test_a_bug_in_a_driver_is_logged_and_ends_nothing_else(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def drive(guest: Hosted) -> None:
-        raise ValueError("a bug")
-
-    async with racer.Dialer([Hosted(driver=drive)]) as dialer:
-        for _ in range(2):
-            async with await dialer.dial(HOST):
-                pass
-    assert messages(caplog) == [("ERROR", "hosted task 'hosted driver' failed")]
-    assert "ValueError: a bug" in caplog.text
-
-
-async def test_a_bug_beside_a_cancellation_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
-    async def drive(guest: Hosted) -> None:
-        try:
-            await anyio.sleep_forever()
-        except BaseException as exc:
-            raise BaseExceptionGroup("as trio's nurseries do", [exc, ValueError("a bug")]) from None
-
-    async with racer.Dialer([Hosted(driver=drive)]) as dialer, await dialer.dial(HOST):
-        await settle()
-    assert messages(caplog) == [("ERROR", "hosted task 'hosted driver' failed")]
-    assert "ValueError: a bug" in caplog.text
-
-
-# --- contexts (R21) -------------------------------------------------------------------------
-
-
-class Watchful(Hosted):
-    """Notes what MARK is wherever it runs."""
-
-    def __init__(self, **told: Any) -> None:
-        super().__init__(driver=Watchful.drive, **told)
-        self.seen: dict[str, str] = {}
-
-    async def start(self, host: racer.abc.Host) -> None:
-        self.seen["start"] = MARK.get()
-        await super().start(host)
-
-    @staticmethod
-    async def drive(guest: Hosted) -> None:
-        assert isinstance(guest, Watchful)
-        guest.seen["driver"] = MARK.get()
-
-    async def connect(self, target: Any, progress: Any) -> Any:
-        self.seen["connect"] = MARK.get()
-        try:
-            return await super().connect(target, progress)
-        finally:
-            self.seen["cleanup"] = MARK.get()
-
-
-async def test_each_task_sees_the_context_that_is_its_own() -> None:
-    guest = Watchful(script=hangs())
-    MARK.set("caller")
-    async with (
-        racer.Dialer([guest, ScriptedTransport("winner", wins(0.5))]) as dialer,
-        await dialer.dial(HOST),
-    ):
-        await settle()
-    assert guest.seen == {
-        "start": "empty",
-        "driver": "empty",
-        "connect": "caller",
-        "cleanup": "caller",
-    }
-    assert MARK.get() == "caller"
-
-
-async def test_a_stream_that_nobody_took_is_closed_in_its_attempts_context() -> None:
-    seen = []
-
-    class Stream(anyio.abc.ByteStream):
-        async def receive(self, max_bytes: int = 65536) -> bytes:
-            raise anyio.EndOfStream
-
-        async def send(self, item: bytes) -> None: ...
-
-        async def send_eof(self) -> None: ...
-
-        async def aclose(self) -> None:
-            seen.append(MARK.get())
-
-    guests = [
-        ScriptedTransport("winner", wins(0.5)),
-        ScriptedTransport("late", returns(Stream(), 0.5)),
-    ]
-    MARK.set("caller")
-    async with racer.Dialer(guests) as dialer, await dialer.dial(HOST):
-        await settle()
-    assert seen == ["caller"]
 
 
 async def test_nothing_can_be_hosted_before_the_first_use_nor_after_the_end() -> None:

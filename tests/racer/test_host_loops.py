@@ -15,7 +15,7 @@ import pytest
 
 import racer
 from racer.errors import DialerClosed, WrongLoop
-from racer.testing import BackendName, ScriptedTransport, hangs, run_virtual, wins
+from racer.testing import BackendName, ScriptedTransport, hangs, run_virtual, stream_pair, wins
 from tests.racer.guests import Hosted
 from tests.racer.programs import LOOPS, run_program
 
@@ -179,7 +179,7 @@ def test_loops_in_turn_leave_nothing_without_being_told(loop: str, tmp_path: Pat
         async def main():
             conn = await racer.dial("192.0.2.1:80")
             await conn.aclose()
-            here = _host.current_loop()
+            here = _loops.current_loop()
             dialer = _default._defaults[here]
             assert Plain.drivers == 1
             left.extend(map(weakref.ref, (here, dialer, dialer._host, next(iter(dialer._roster)).lodger.guest)))
@@ -188,7 +188,7 @@ def test_loops_in_turn_leave_nothing_without_being_told(loop: str, tmp_path: Pat
             run(main)
             assert Plain.drivers == 0
         assert all_die(left), left
-        assert not _default._defaults and not _host._keepers
+        assert not _default._defaults and not _host._orphans
         print("done")
         """,
         loop,
@@ -208,12 +208,12 @@ def test_a_dialer_that_was_chosen_and_never_used_leaves_with_its_loop(
         async def main():
             dialer = racer.Dialer([Plain()])
             racer.set_default_dialer(dialer)
-            left.extend(map(weakref.ref, (_host.current_loop(), dialer)))
+            left.extend(map(weakref.ref, (_loops.current_loop(), dialer)))
 
         for _ in range(3):
             run(main)
         assert all_die(left), left
-        assert not _default._defaults and not _host._keepers
+        assert not _default._defaults and not _host._orphans
         print("done")
         """,
         loop,
@@ -230,7 +230,7 @@ def test_a_loop_that_was_just_closed_is_swept_by_the_next(loop: str, tmp_path: P
 
         async def main():
             await (await racer.dial("192.0.2.1:80")).aclose()
-            here = _host.current_loop()
+            here = _loops.current_loop()
             left.extend(map(weakref.ref, (here, _default._defaults[here])))
 
         def bare():
@@ -249,7 +249,7 @@ def test_a_loop_that_was_just_closed_is_swept_by_the_next(loop: str, tmp_path: P
         run(main)
         # The loop itself stays: anyio keeps what it knows of a task for as long as that task lives.
         assert all_die(left[1:]), left
-        assert not _default._defaults and not _host._keepers
+        assert not _default._defaults and not _host._orphans
         print("done")
         """,
         loop,
@@ -281,7 +281,7 @@ def test_an_interrupt_ends_a_pending_dial_and_leaves_nothing(loop: str, tmp_path
             run(main)
         except KeyboardInterrupt:
             print("interrupted")
-        assert Plain.drivers == 0 and not _default._defaults and not _host._keepers
+        assert Plain.drivers == 0 and not _default._defaults and not _host._orphans
         """,
         loop,
         tmp_path,
@@ -291,11 +291,22 @@ def test_an_interrupt_ends_a_pending_dial_and_leaves_nothing(loop: str, tmp_path
 
 if sys.version_info >= (3, 12):
 
+    class Instant(racer.abc.Transport):
+        """Ends in its first step, and so, as an eager task, before anybody has waited for it."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def connect(self, target: Any, progress: Any) -> Any:
+            if self.name == "failing":
+                raise ConnectionRefusedError
+            return stream_pair()[0]
+
     def test_eager_tasks_change_nothing() -> None:
         async def story() -> None:
             asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
             first, second = ScriptedTransport("first", hangs()), Hosted("second", wins(0.5))
-            async with racer.Dialer([first, second]) as dialer:
+            async with racer.Dialer([Instant("failing"), first, second]) as dialer:
                 for _ in range(2):
                     began = anyio.current_time()
                     async with await dialer.dial("192.0.2.1:80") as conn:
@@ -304,6 +315,10 @@ if sys.version_info >= (3, 12):
             assert (second.started_at, second.closed_at) == ([0.0], [1.0])
             assert not first.running
             second.ledger.assert_all_closed()
+            async with racer.Dialer([Instant("winning"), first]) as dialer:
+                conn = await dialer.dial("192.0.2.1:80")
+                assert conn.transport_name == "winning"
+                await conn.aclose()
 
         run_virtual(story)
 
@@ -387,6 +402,19 @@ def test_the_loops_end_ends_a_pending_dial(backend: BackendName) -> None:
     assert last is not None
     assert last.outcome == "cancelled"
     assert dialer.status()["plain"].active == 0
+
+
+@on_both
+def test_what_is_dropped_after_its_loop_only_warns(backend: BackendName) -> None:
+    held: list[Any] = []
+
+    async def story() -> None:
+        held.append(await racer.Dialer([ScriptedTransport("plain")]).dial("192.0.2.1:80"))
+
+    run_virtual(story, backend=backend)
+    with pytest.warns(ResourceWarning) as warned:
+        held.clear()
+    assert len(warned) == 1  # the connection; its dialer has ended with the loop
 
 
 def test_cancelling_every_task_natively_ends_a_pending_dial() -> None:
