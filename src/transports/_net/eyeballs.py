@@ -317,7 +317,7 @@ def _all_failed(
     numbers = {exc.errno if isinstance(exc, OSError) else None for exc in failures}
     number = numbers.pop() if len(numbers) == 1 else None
     error = OSError(text) if number is None else OSError(number, text)
-    error.__cause__ = ExceptionGroup(f"{len(failures)} addresses of {subject} failed", errors)
+    error.__cause__ = ExceptionGroup(f"every address of {subject} failed", errors)
     return error
 
 

@@ -43,8 +43,8 @@ class Direct(Transport):
     before it returns.
 
     Args:
-        resolver: `"system"`, or a resolver of your own (`transports._net.resolve.Resolver`). The system's is bounded
-            and cancellable: see `SystemResolver` there.
+        resolver: `"system"` for a `SystemResolver`, which is bounded and cancellable, or a `Resolver` of your own; both
+            are in `transports.direct`.
         dial_tcp: makes every TCP connection in place of our own sockets, and its stream is what `connect` returns.
             Names are looked up before it is called.
         attempt_delay: seconds from one attempt's start to the next one's while none has failed; at least 0.010, and
