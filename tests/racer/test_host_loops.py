@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 import racer
-from racer.errors import DialerClosed, WrongLoop
+from racer.errors import WrongLoop
 from racer.testing import BackendName, ScriptedTransport, hangs, run_virtual, stream_pair, wins
 from tests.racer.guests import Hosted
 from tests.racer.programs import LOOPS, run_program
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from racer.abc import Progress
 
 on_both = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 on_each = pytest.mark.parametrize("loop", LOOPS)
@@ -321,175 +319,3 @@ if sys.version_info >= (3, 12):
                 await conn.aclose()
 
         run_virtual(story)
-
-
-# --- a loop that ends under a dialer --------------------------------------------------------
-
-
-@on_both
-def test_at_the_loops_end_each_driver_says_goodbye_twice(backend: BackendName) -> None:
-    async def drive(guest: Hosted) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            guest.note("synchronous goodbye")
-            with anyio.move_on_after(0.5, shield=True):
-                await anyio.sleep(0.25)
-                guest.note("asynchronous goodbye")
-
-    guests = [Hosted(f"guest {number}", driver=drive) for number in range(2)]
-
-    dialer = racer.Dialer(guests)
-
-    async def story() -> None:
-        await (await dialer.dial("192.0.2.1:80")).aclose()
-        await anyio.sleep(1)
-
-    run_virtual(story, backend=backend)
-    for guest in guests:
-        assert sorted(guest.diary, key=lambda entry: (entry[1], entry[0])) == [
-            ("aclose", 1.0),
-            ("synchronous goodbye", 1.0),
-            ("asynchronous goodbye", 1.25),
-        ]
-
-
-@on_both
-def test_at_the_loops_end_guests_are_closed_within_bounds(
-    backend: BackendName, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def hang(guest: Hosted) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            guest.note("closed")
-
-    async def nap(guest: Hosted) -> None:
-        await anyio.sleep(0.5)
-        guest.note("closed")
-
-    guests = [Hosted("hangs", goodbye=hang), Hosted("naps", goodbye=nap)]
-    dialer = racer.Dialer(guests)
-
-    async def story() -> None:
-        await (await dialer.dial("192.0.2.1:80")).aclose()
-
-    run_virtual(story, backend=backend)
-    assert [guest.diary for guest in guests] == [
-        [("aclose", 0.0), ("closed", 1.0)],
-        [("aclose", 0.0), ("closed", 0.5)],
-    ]
-    assert dialer.status().closed
-    assert [record.getMessage() for record in caplog.records] == [
-        "transport 'hangs' did not close within 1.0 s"
-    ]
-
-
-@on_both
-def test_the_loops_end_ends_a_pending_dial(backend: BackendName) -> None:
-    """A caller in a system task of trio, or beside main on asyncio, outlives main for a moment."""
-    dialer = racer.Dialer([ScriptedTransport("plain", hangs())])
-
-    async def story() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(dialer.dial, "192.0.2.1:80")
-            await anyio.sleep(1)
-            group.cancel_scope.cancel()
-
-    run_virtual(story, backend=backend)
-    assert dialer.status().closed
-    last = dialer.status()["plain"].last
-    assert last is not None
-    assert last.outcome == "cancelled"
-    assert dialer.status()["plain"].active == 0
-
-
-@on_both
-def test_what_is_dropped_after_its_loop_only_warns(backend: BackendName) -> None:
-    held: list[Any] = []
-
-    async def story() -> None:
-        held.append(await racer.Dialer([ScriptedTransport("plain")]).dial("192.0.2.1:80"))
-
-    run_virtual(story, backend=backend)
-    with pytest.warns(ResourceWarning) as warned:
-        held.clear()
-    assert len(warned) == 1  # the connection; its dialer has ended with the loop
-
-
-def test_cancelling_every_task_natively_ends_a_pending_dial() -> None:
-    raised: list[BaseException] = []
-    dialer = racer.Dialer(
-        [ScriptedTransport("one", hangs()), ScriptedTransport("other", hangs().slow_cleanup(0.25))]
-    )
-
-    async def dial() -> None:
-        try:
-            await dialer.dial("192.0.2.1:80")
-        except BaseException as exc:
-            raised.append(exc)
-            raise
-
-    async def story() -> None:
-        task = asyncio.create_task(dial())
-        await anyio.sleep(1)
-        for each in asyncio.all_tasks() - {asyncio.current_task()}:
-            each.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        await anyio.sleep(1)
-        assert dialer.status().closed  # its keeper was among them
-        with pytest.raises(DialerClosed):
-            await dialer.dial("192.0.2.1:80")
-        assert len(asyncio.all_tasks()) == 1
-
-    run_virtual(story)
-    assert [type(exc) for exc in raised] == [asyncio.CancelledError]
-
-
-def test_a_hosted_task_that_is_cancelled_natively_takes_nothing_with_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    tasks: list[asyncio.Task[Any]] = []
-
-    async def drive(guest: Hosted) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.append(task)
-        await anyio.sleep_forever()
-
-    async def story() -> None:
-        async with racer.Dialer([Hosted(driver=drive)]) as dialer:
-            await (await dialer.dial("192.0.2.1:80")).aclose()
-            await anyio.lowlevel.checkpoint()
-            tasks[0].cancel()
-            await asyncio.wait(tasks)
-            await (await dialer.dial("192.0.2.1:80")).aclose()
-
-    with caplog.at_level(logging.DEBUG, "racer"):
-        run_virtual(story)
-    assert not caplog.records
-
-
-def test_an_attempt_that_is_cancelled_natively_has_failed_and_the_race_goes_on() -> None:
-    def cut(progress: Progress) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-
-    async def story() -> None:
-        guests = [
-            ScriptedTransport("cut", wins(1.0).tells(cut)),
-            ScriptedTransport("plain", wins(2.0)),
-        ]
-        async with racer.Dialer(guests) as dialer:
-            async with await dialer.dial("192.0.2.1:80") as conn:
-                assert conn.transport_name == "plain"
-                assert anyio.current_time() == 2.0
-                attempt = conn.report["cut"]
-                assert (attempt.outcome, attempt.error_type) == ("connect_failed", "crashed")
-                assert "cancelled, and not by the race" in str(attempt.error)
-            async with await dialer.dial("192.0.2.1:80"):
-                pass
-
-    run_virtual(story)
