@@ -132,11 +132,6 @@ class LoopHost(abc.Host):
         return self._meter
 
     @property
-    def is_bound(self) -> bool:
-        """Whether first use has bound it to a loop and process."""
-        return self._loop is not None
-
-    @property
     def is_open(self) -> bool:
         """Whether its keeper runs and takes tasks."""
         return self._group is not None and self._state is _State.OPEN
