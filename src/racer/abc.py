@@ -301,7 +301,10 @@ class Guest(abc.ABC):
         raise ConfigError(msg)
 
     async def aclose(self) -> None:
-        """End sessions with a reason and free what is kept; may be called twice, and without `start`."""
+        """End sessions with a reason and free what is kept; may be called twice, and without `start`.
+
+        What is asked of the guest after it raises, and opens nothing.
+        """
 
 
 class Transport(Guest):
