@@ -83,6 +83,8 @@ async def wrap(stream: ByteStream, target: Target, context: ssl.SSLContext) -> T
 def demand_tls(stream: ByteStream, target: Target) -> None:
     """Check that a guest which speaks TLS itself has done so, to the right name and with verification (R7).
 
+    Where the caller brought a context of their own, the guest has to have used that very one.
+
     Raises:
         NotUsable: says what is missing.
     """
@@ -90,14 +92,20 @@ def demand_tls(stream: ByteStream, target: Target) -> None:
     if ssl_object is None:
         msg = "the transport declares TLS of its own, and its stream shows none"
         raise NotUsable(msg, stage=Stage.VERIFY)
-    if target.tls is True and ssl_object.context.verify_mode is not ssl.CERT_REQUIRED:
-        msg = "the transport's own TLS does not verify the certificate"
+    context = ssl_object.context
+    if target.tls is not True:
+        # What it demands is the caller's business, but it has to be the one that does.
+        if context is not target.tls:
+            msg = "the transport's own TLS does not use the caller's context"
+            raise NotUsable(msg, stage=Stage.VERIFY)
+        return
+    if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+        msg = "the transport's own TLS does not verify the certificate and its name"
         raise NotUsable(msg, stage=Stage.VERIFY)
-    name = ssl_object.server_hostname
-    if target.tls is True and name != target.server_hostname:
+    if ssl_object.server_hostname != target.server_hostname:
         msg = "the transport's own TLS was made for another name than the target's"
         raise NotUsable(msg, stage=Stage.VERIFY)
-    offered = ssl_object.selected_alpn_protocol()
-    if target.alpn and offered is not None and offered not in target.alpn:
-        msg = f"the transport's own TLS settled on {offered!r}, which was not asked for"
+    chosen = ssl_object.selected_alpn_protocol()
+    if target.alpn and chosen is not None and chosen not in target.alpn:
+        msg = f"the transport's own TLS settled on {chosen!r}, which was not asked for"
         raise NotUsable(msg, stage=Stage.VERIFY)
