@@ -101,7 +101,7 @@ class Dialer:
             tracer_provider=tracer_provider, meter_provider=meter_provider, redact=redact
         )
         self._host = self._roster.host = LoopHost(
-            tracer=self._telemetry.tracer,
+            tracer=self._telemetry.guest_tracer,
             meter=self._telemetry.meter,
             max_cleanups=max_cleanups,
             on_cleanup=self._telemetry.cleaned,

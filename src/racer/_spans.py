@@ -17,6 +17,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import INVALID_SPAN, SpanKind, Status, StatusCode, set_span_in_context
 
 from racer._logs import log_error
+from racer._redacting import RedactingSpan, RedactingTracer
 from racer._report import Outcome, describe
 from racer._version import __version__
 from racer.abc import AttributeValue
@@ -24,7 +25,7 @@ from racer.errors import ErrorType
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, SpanContext, TracerProvider
+    from opentelemetry.trace import Span, SpanContext, Tracer, TracerProvider
 
     from racer._report import Attempt, RaceReport
     from racer._target import Target
@@ -108,6 +109,11 @@ class Telemetry:
             "racer.attempts.active", unit="{attempt}", description="Attempts under way."
         )
 
+    @property
+    def guest_tracer(self) -> Tracer:
+        """The tracer for spans that guests make themselves: what may not leave leaves by none of them."""
+        return RedactingTracer(self.tracer, self) if self.is_redacting else self.tracer
+
     def _histogram(self, name: str, description: str) -> metrics.Histogram:
         return self.meter.create_histogram(
             name, unit="s", description=description, explicit_bucket_boundaries_advisory=_BUCKETS
@@ -151,15 +157,23 @@ class Telemetry:
                     redacted=True,
                 )
                 return None
-        return value if not isinstance(value, str) or key in _HARMLESS else None
+        # Only numbers are known to hold no name: a text may, and so may a list.
+        return value if isinstance(value, bool | int | float) or key in _HARMLESS else None
+
+    def said(self, text: str) -> str | None:
+        """Return what may leave of words about an error, `None` for nothing."""
+        if self.redact is False:
+            return text
+        if self.redact is True:
+            return None
+        out = self._redacted("error.message", text)
+        return None if out is None else str(out)
 
     def told(self, exc: BaseException, kind: ErrorType | None) -> str:
         """Return an error in words for a span or a log."""
-        if self.redact is False:
-            return describe(exc)
         if self.redact is True:
             return f"{type(exc).__name__}: {kind}" if kind else type(exc).__name__
-        return str(self._redacted("error.message", describe(exc)) or kind or type(exc).__name__)
+        return self.said(describe(exc)) or kind or type(exc).__name__
 
 
 class RaceTrace:
@@ -271,7 +285,12 @@ class AttemptTrace:
         context = contextvars.copy_context()
         if self.span.get_span_context().is_valid:
             # The copy is the attempt's alone and dies with it: nothing has to be detached.
-            context.run(otel_context.attach, set_span_in_context(self.span))
+            span = (
+                RedactingSpan(self.span, self._telemetry)
+                if self._telemetry.is_redacting
+                else self.span
+            )
+            context.run(otel_context.attach, set_span_in_context(span))
         return context
 
     def peer(self, address: str, port: int | None, network: str) -> None:
