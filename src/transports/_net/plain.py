@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Final
 
 from racer.abc import Progress, Stage, Target, Transport
-from transports._net.addresses import Family
+from transports._net.addresses import Family, host_port
 from transports._net.eyeballs import connect_name
 from transports._net.resolve import Resolver, SystemResolver
 from transports._net.tcp import connect_socket, wrap_socket
 
 if TYPE_CHECKING:
-    import socket
-
     from anyio.abc import ByteStream
 
 __all__ = ("PlainTCP",)
@@ -40,22 +39,24 @@ class PlainTCP(Transport):
         Raises:
             OSError, TransportError: why not.
         """
+        host, port = target.host, target.port
         if target.is_address:
             progress.stage(Stage.CONNECT)
-            progress.peer(target.host, target.port)
-            return await wrap_socket(await connect_socket(target.host, target.port))
-        sock = await connect_name(
-            target.host,
-            target.port,
-            resolver=self._resolver,
-            families=tuple(Family),
-            dial=connect_socket,
-            discard=_discard,
-            attempt_delay=_ATTEMPT_DELAY,
-            resolution_delay=_RESOLUTION_DELAY,
-            progress=progress,
-        )
-        return await wrap_socket(sock)
+            progress.peer(host, port)
+            sock = await connect_socket(host, port)
+        else:
+            sock = await connect_name(
+                host,
+                port,
+                resolver=self._resolver,
+                families=tuple(Family) if socket.has_ipv6 else (Family.IPV4,),
+                dial=connect_socket,
+                discard=_discard,
+                attempt_delay=_ATTEMPT_DELAY,
+                resolution_delay=_RESOLUTION_DELAY,
+                progress=progress,
+            )
+        return await wrap_socket(sock, peer=host_port(host, port))
 
     def __repr__(self) -> str:
         """Say what it is."""

@@ -129,11 +129,7 @@ class ConnectClient:
 
     def _advance(self) -> None:
         while True:
-            try:
-                event = self._http.next_event()
-            except h11.RemoteProtocolError as exc:
-                # Without its cause: h11 quotes the line, which may echo a header of ours.
-                raise RemoteProtocolError(self._malformed(exc)) from None
+            event = self._next_event()
             if isinstance(event, h11.InformationalResponse):
                 self._informational += 1
                 if self._informational > MAX_INFORMATIONAL:
@@ -144,6 +140,14 @@ class ConnectClient:
                 return
             else:
                 return
+
+    def _next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
+        try:
+            return self._http.next_event()
+        except h11.RemoteProtocolError as exc:
+            problem = self._malformed(exc)
+        # Out here, so that h11's error is no context of ours: it quotes the line, which may echo a header of ours.
+        raise RemoteProtocolError(problem)
 
     def _judge(self, answer: h11.Response) -> None:
         status = answer.status_code

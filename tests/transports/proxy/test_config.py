@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -10,8 +11,9 @@ import pytest
 from racer import config
 from racer.abc import MakeContext, Target
 from racer.errors import ConfigError
+from racer.testing import ScriptedRequestTransport
 from tests.transports.proxy.servers import ConnectProxy, Loopback, Socks5Server, echo, listening
-from transports.proxy import HttpConnect, Socks5, make_http_connect, make_socks5
+from transports.proxy import HttpConnect, Socks5, _config, make_http_connect, make_socks5
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +129,39 @@ def test_a_wrong_option_says_where_and_quotes_no_secret(
     with pytest.raises(ConfigError, match=words) as caught:
         make(MakeContext(name="n", options=options))
     assert "s3cret" not in str(caught.value)
+
+
+def make_amp(context: MakeContext) -> ScriptedRequestTransport:
+    async def answer(_: object) -> None: ...
+
+    return ScriptedRequestTransport(context.name, answer=answer)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (f"{__name__}:make_amp", "^base: transport 'amp' gives no byte streams$"),
+        (
+            f"{__name__}:no_such_thing",
+            "^base: transport 'amp' could not be imported: AttributeError$",
+        ),
+        (
+            "no_such_module:make",
+            "^base: transport 'amp' could not be imported: ModuleNotFoundError$",
+        ),
+    ],
+)
+def test_a_base_that_cannot_be_one_says_why(
+    value: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def installed(*, group: str, name: str) -> list[EntryPoint]:
+        return [EntryPoint(name=name, value=value, group=group)]
+
+    monkeypatch.setattr(_config, "entry_points", installed)
+    with pytest.raises(ConfigError, match=words):
+        make_socks5(
+            MakeContext(name="n", options={"proxy": "p.example", "base": {"transport": "amp"}})
+        )
 
 
 def test_further_fields_are_for_http_alone() -> None:

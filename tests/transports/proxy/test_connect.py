@@ -275,8 +275,9 @@ def test_a_broken_rule_is_the_proxys(answer: bytes, words: str) -> None:
         converse(machine, [answer])
     assert PROXY in str(caught.value)
     assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert (
+        caught.value.__context__ is None
+    )  # h11's own error quotes what came, and so perhaps an echo
     with pytest.raises(LocalProtocolError):
         machine.receive_data(b"HTTP/1.1 200 OK\r\n\r\n")
 

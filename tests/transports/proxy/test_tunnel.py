@@ -93,6 +93,25 @@ async def test_of_two_readers_at_once_one_is_told() -> None:
     assert outcomes == [anyio.BusyResourceError, b"abc"]
 
 
+async def test_a_reader_whose_stream_is_closed_meanwhile_is_told() -> None:
+    stream = tunnel(stream_pair()[0], b"abc")
+    outcomes: list[object] = []
+
+    async def read() -> None:
+        try:
+            outcomes.append(await stream.receive())
+        except anyio.ClosedResourceError as exc:
+            outcomes.append(type(exc))
+
+    async def close() -> None:
+        await stream.aclose()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        group.start_soon(close)
+    assert outcomes == [anyio.ClosedResourceError]
+
+
 async def test_a_strange_size_is_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
         await tunnel(stream_pair()[0], b"abc").receive(0)
