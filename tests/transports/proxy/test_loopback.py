@@ -26,6 +26,7 @@ from tests.transports.proxy.servers import (
     says,
 )
 from tests.transports.proxy.worlds import Diary, Make, both, talk
+from transports.direct import Direct
 from transports.proxy import HttpConnect, Socks5
 
 if TYPE_CHECKING:
@@ -82,6 +83,17 @@ async def test_a_proxy_may_be_given_by_name(make: Make) -> None:
     async with listening(echo) as target, listening(server) as proxy:
         transport = make(f"localhost:{proxy.port}")
         await talk(await transport.connect(target, Progress()))
+
+
+@both
+async def test_another_room_may_be_the_base(make: Make) -> None:
+    server = server_for(make, Loopback(NAMES))
+    async with listening(echo) as target, listening(server) as proxy:
+        transport = make(f"localhost:{proxy.port}", base=Direct())
+        async with racer.Dialer([transport]) as dialer:
+            await talk(await dialer.dial("target.example", target.port, tls=False))
+            (entrant,) = dialer.status().entrants
+    assert entrant.transport.details["base"] == "direct"
 
 
 @pytest.mark.every_loop

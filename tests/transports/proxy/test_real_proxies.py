@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import shutil
 import socket
 import subprocess
@@ -47,8 +48,8 @@ internal: 127.0.0.1 port = {port}
 external: 127.0.0.1
 clientmethod: none
 socksmethod: none
-user.privileged: root
-user.unprivileged: nobody
+user.privileged: {user}
+user.unprivileged: {lesser}
 client pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}
 socks block {{ from: 0.0.0.0/0 to: 0.0.0.0/0 port = 443 }}
 socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 protocol: tcp }}
@@ -129,7 +130,9 @@ def configured(text: str, folder: Path, command: Callable[[str], list[str]]) -> 
     for parent in folder.parents[:2]:
         parent.chmod(0o755)
     file = folder / "proxy.conf"
-    file.write_text(text.format(port=port, folder=folder))
+    user = getpass.getuser()
+    lesser = "nobody" if user == "root" else user
+    file.write_text(text.format(port=port, folder=folder, user=user, lesser=lesser))
     with running(command(str(file)), port) as address:
         yield address
 
