@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from anyio import wait_all_tasks_blocked
 
 import racer
 from racer.errors import WrongLoop
@@ -108,61 +109,75 @@ def test_a_dialer_whose_loop_has_ended_says_so_in_the_next(backend: BackendName)
     run_virtual(next_story, backend=backend)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-@on_each
-def test_a_forked_child_is_refused_and_makes_its_own(loop: str, tmp_path: Path) -> None:
-    printed = run_program(
-        """
-        from racer.errors import WrongLoop
+if hasattr(os, "fork"):
 
-        async def own():
-            async with await racer.dial("192.0.2.1:80") as conn:
-                return conn.transport_name
+    @on_each
+    def test_a_forked_child_is_refused_and_makes_its_own(loop: str, tmp_path: Path) -> None:
+        printed = run_program(
+            """
+            from racer.errors import WrongLoop
 
-        async def child(dialer):
-            for use in (dialer.dial("192.0.2.1:80"), dialer.aclose(), dialer.__aenter__()):
-                try:
-                    await use
-                except WrongLoop as exc:
-                    assert f"process {os.getppid()}" in str(exc), exc
-                    assert f"process {os.getpid()}" in str(exc), exc
-                else:
-                    raise AssertionError(use)
-            names = []
-            thread = threading.Thread(target=lambda: names.append(run(own)))
-            thread.start()
-            thread.join()
-            assert names == ["plain"], names
+            async def own():
+                async with await racer.dial("192.0.2.1:80") as conn:
+                    return conn.transport_name
 
-        async def main():
-            dialer = racer.Dialer([Plain()])
-            racer.set_default_dialer(dialer)
-            await (await racer.dial("192.0.2.1:80")).aclose()
-            dropped = weakref.ref(dialer)
-            pid = os.fork()
-            if not pid:
-                code = 1
-                try:
-                    await child(dialer)
-                    _default._defaults.clear()
-                    del dialer
-                    gc.collect()
-                    assert dropped() is None  # and nobody is blamed: a child cannot close it
-                    code = 0
-                finally:
-                    sys.stderr.flush()
-                    os._exit(code)
-            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-            await (await dialer.dial("192.0.2.1:80")).aclose()
-            await dialer.aclose()
+            async def child(dialer):
+                for use in (dialer.dial("192.0.2.1:80"), dialer.aclose(), dialer.__aenter__()):
+                    try:
+                        await use
+                    except WrongLoop as exc:
+                        assert f"process {os.getppid()}" in str(exc), exc
+                        assert f"process {os.getpid()}" in str(exc), exc
+                    else:
+                        raise AssertionError(use)
+                names = []
+                thread = threading.Thread(target=lambda: names.append(run(own)))
+                thread.start()
+                thread.join()
+                assert names == ["plain"], names
 
-        run(main)
-        print("done")
-        """,
-        loop,
-        tmp_path,
-    )
-    assert printed == "done\n"
+            async def main():
+                dialer = racer.Dialer([Plain()])
+                racer.set_default_dialer(dialer)
+                await (await racer.dial("192.0.2.1:80")).aclose()
+                dropped = weakref.ref(dialer)
+                pid = os.fork()
+                if not pid:
+                    code = 1
+                    try:
+                        await child(dialer)
+                        _default._defaults.clear()
+                        del dialer
+                        gc.collect()
+                        assert dropped() is None  # and nobody is blamed: a child cannot close it
+                        code = 0
+                    finally:
+                        sys.stderr.flush()
+                        os._exit(code)
+                assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+                await (await dialer.dial("192.0.2.1:80")).aclose()
+                await dialer.aclose()
+
+            run(main)
+            print("done")
+            """,
+            loop,
+            tmp_path,
+        )
+        assert printed == "done\n"
+
+
+@pytest.mark.every_loop
+async def test_what_is_dropped_open_is_closed_on_every_loop() -> None:
+    guest = ScriptedTransport("plain")
+    held: list[Any] = [racer.Dialer([guest])]
+    held.append(await held[0].dial("192.0.2.1:80"))
+    for what in ("Connection by 'plain'", "Dialer of plain"):
+        with pytest.warns(ResourceWarning, match=f"<{what}"):
+            held.pop()
+        await wait_all_tasks_blocked()
+    guest.ledger.assert_all_closed()
+    assert len(guest.closed_at) == 1
 
 
 # --- what a loop leaves ---------------------------------------------------------------------
