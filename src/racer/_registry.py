@@ -68,14 +68,19 @@ def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> G
         )
         raise ConfigError(msg) from exc
     try:
-        guest = factory(MakeContext(name=name, options=dict(options or {})))
+        guest = factory(MakeContext(name=name, options=dict(options or {}), factory=_make_inner))
     except ConfigError:
         raise
     except Exception as exc:
-        msg = f"transport {kind!r} ({point.value}) could not be made: {type(exc).__name__}: {exc}"
+        # A bug, whose words may quote any option, a password too: only its kind is told.
+        msg = f"transport {kind!r} ({point.value}) could not be made: {type(exc).__name__}"
         raise ConfigError(msg) from exc
     if not isinstance(guest, Guest):
         what = f"the class {guest.__name__}" if isinstance(guest, type) else type(guest).__name__
         msg = f"transport {kind!r} ({point.value}) made {what}, which is no transport"
         raise ConfigError(msg)
     return guest
+
+
+def _make_inner(kind: str, name: str, options: Mapping[str, Any]) -> Guest:
+    return make(kind, name=name, options=options)

@@ -66,6 +66,7 @@ _HARMLESS: Final = frozenset(
         "racer.session.id",
         "racer.session.state",
         "racer.reason",
+        "racer.proxy.protocol",
         "network.transport",
         "error.type",
     }

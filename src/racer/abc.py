@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, TypeVarTuple
 
+from racer._report import Attempt, Outcome
 from racer._target import Target
 from racer.errors import ConfigError, Stage
 
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import SpanContext, Tracer
 
-    from racer._report import Attempt
-
 __all__ = (
     "TLS",
+    "Attempt",
     "AttributeValue",
     "DialTCP",
     "Factory",
@@ -33,6 +33,7 @@ __all__ = (
     "Host",
     "MakeContext",
     "Origin",
+    "Outcome",
     "Progress",
     "RequestRoute",
     "RequestTransport",
@@ -352,10 +353,25 @@ class MakeContext:
         name: the entrant's name in the configuration.
         options: its options, to be checked by the guest: an unknown key is a `ConfigError`. Not in `repr`, since
             keys and passwords may be among them.
+        factory: makes another installed guest from its kind, name and options; `None` where that cannot be.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    factory: Callable[[str, str, Mapping[str, Any]], Guest] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def make_guest(self, kind: str, *, name: str, options: Mapping[str, Any]) -> Guest:
+        """Return another installed guest, for one that is to be built upon it.
+
+        Raises:
+            ConfigError: no such kind is installed, or it refuses the options; says which, and why.
+        """
+        if self.factory is None:
+            msg = f"transport {kind!r} cannot be made here: this context knows no other transports"
+            raise ConfigError(msg)
+        return self.factory(kind, name, options)
 
     def refuse_unknown(self, *known: str) -> None:
         """Raise `ConfigError` for an option that is not among `known`, naming the nearest that is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from racer.abc import MakeContext, Transport
@@ -11,8 +10,6 @@ from transports.proxy._transport import HttpConnect, Socks5
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from racer.abc import Factory
 
 __all__ = ("make_http_connect", "make_socks5")
 
@@ -25,7 +22,6 @@ _COMMON: Final = (
     "tls",
     "username",
 )
-_GROUP: Final = "racer.transports"
 _BASE: Final = ("name", "options", "transport")
 
 
@@ -54,18 +50,18 @@ def make_http_connect(context: MakeContext) -> HttpConnect:
 def _options(context: MakeContext) -> dict[str, Any]:
     options = {key: value for key, value in context.options.items() if key != "proxy"}
     if "base" in options:
-        options["base"] = _base(options["base"])
+        options["base"] = _base(context, options["base"])
     return options
 
 
-def _base(value: object) -> Transport:
+def _base(context: MakeContext, value: object) -> Transport:
     table = _table(value, "base")
     try:
         MakeContext(name="base", options=table).refuse_unknown(*_BASE)
         kind = _text(table, "transport")
         name = _text(table, "name") if "name" in table else kind
         options = table.get("options", {})
-        guest = _factory(kind)(MakeContext(name=name, options=_table(options, "options")))
+        guest = context.make_guest(kind, name=name, options=_table(options, "options"))
     except ConfigError as exc:
         msg = f"base: {exc}"
         raise ConfigError(msg) from exc
@@ -73,19 +69,6 @@ def _base(value: object) -> Transport:
         msg = f"base: transport {kind!r} gives no byte streams"
         raise ConfigError(msg)
     return guest
-
-
-def _factory(kind: str) -> Factory:
-    for point in entry_points(group=_GROUP, name=kind):
-        try:
-            factory: Factory = point.load()
-        except Exception as exc:
-            msg = f"transport {kind!r} could not be imported: {type(exc).__name__}"
-            raise ConfigError(msg) from exc
-        return factory
-    known = ", ".join(sorted({point.name for point in entry_points(group=_GROUP)}))
-    msg = f"transport {kind!r} is not installed; installed: {known}"
-    raise ConfigError(msg)
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:

@@ -6,13 +6,14 @@ import abc
 import dataclasses
 import ssl
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, Protocol
 
 import anyio
 
 from racer.abc import (
     TLS,
     AttributeValue,
+    Outcome,
     Progress,
     Stage,
     Target,
@@ -40,7 +41,7 @@ from transports.proxy._tunnel import tunnel
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from racer.abc import Host
+    from racer.abc import Attempt, Host
 
 __all__ = ("HANDSHAKE_TIMEOUT", "Conversation", "Hop")
 
@@ -180,7 +181,7 @@ class Hop(Transport):
             await close_by_force(stream)
             raise
 
-    def observe(self, attempt: Any) -> None:  # noqa: ANN401 - racer.abc names the type, and does not export it
+    def observe(self, attempt: Attempt) -> None:
         """Let the base learn how its stream did.
 
         When the proxy itself has refused, the base brought the question there and the answer back: to the base such an
@@ -189,8 +190,7 @@ class Hop(Transport):
         """
         told = dataclasses.replace(attempt, transport=self._base.name)
         if attempt.error in self._answers:
-            connected = type(attempt.outcome)("connected")
-            told = dataclasses.replace(told, outcome=connected, error=None, error_type=None)
+            told = dataclasses.replace(told, outcome=Outcome.CONNECTED, error=None, error_type=None)
         self._base.observe(told)
 
     def status(self) -> TransportStatus:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import pytest
 
 from racer import config
+from racer._registry import make
 from racer.abc import MakeContext, Target
 from racer.errors import ConfigError
 from racer.testing import ScriptedRequestTransport
 from tests.transports.proxy.servers import ConnectProxy, Loopback, Socks5Server, echo, listening
-from transports.proxy import HttpConnect, Socks5, _config, make_http_connect, make_socks5
+from transports.proxy import HttpConnect, Socks5, make_http_connect, make_socks5
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from racer.abc import Guest
 
 CHAIN = """
 [[entrant]]
@@ -64,12 +67,11 @@ def test_options_become_those_of_the_class() -> None:
     assert made.name == "n"
     assert made.status().details["proxy"] == "p.example:1080"
     http = make_http_connect(
-        MakeContext(
-            name="h",
-            options={
+        context_of(
+            {
                 "proxy": "p.example:1",
                 "base": {"transport": "socks5", "options": {"proxy": "q.example"}},
-            },
+            }
         )
     )
     assert isinstance(http, HttpConnect)
@@ -103,7 +105,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"proxy": "p.example:1", "base": {"transport": "socks5"}}, "^base: proxy: missing$"),
     (
         {"proxy": "p.example:1", "base": {"transport": "sock5"}},
-        "'sock5' is not installed; installed: .*socks5",
+        "^base: transport 'sock5' is not installed: .*did you mean 'socks5'",
     ),
     (
         {
@@ -122,12 +124,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "words"), WRONG)
-@pytest.mark.parametrize("make", [make_socks5, make_http_connect])
+@pytest.mark.parametrize("factory", [make_socks5, make_http_connect])
 def test_a_wrong_option_says_where_and_quotes_no_secret(
-    make: Any, options: dict[str, Any], words: str
+    factory: Any, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
-        make(MakeContext(name="n", options=options))
+        factory(context_of(options))
     assert "s3cret" not in str(caught.value)
 
 
@@ -137,31 +139,28 @@ def make_amp(context: MakeContext) -> ScriptedRequestTransport:
     return ScriptedRequestTransport(context.name, answer=answer)
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (f"{__name__}:make_amp", "^base: transport 'amp' gives no byte streams$"),
-        (
-            f"{__name__}:no_such_thing",
-            "^base: transport 'amp' could not be imported: AttributeError$",
-        ),
-        (
-            "no_such_module:make",
-            "^base: transport 'amp' could not be imported: ModuleNotFoundError$",
-        ),
-    ],
-)
-def test_a_base_that_cannot_be_one_says_why(
-    value: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def installed(*, group: str, name: str) -> list[EntryPoint]:
-        return [EntryPoint(name=name, value=value, group=group)]
+def context_of(options: dict[str, Any]) -> MakeContext:
+    def factory(kind: str, name: str, options: Mapping[str, Any]) -> Guest:
+        if kind == "amp":
+            return make_amp(MakeContext(name=name, options=options))
+        if kind == "socks5":
+            return make_socks5(MakeContext(name=name, options=options, factory=factory))
+        if kind == "http-connect":
+            return make_http_connect(MakeContext(name=name, options=options, factory=factory))
+        return make(kind, name=name, options=options)
 
-    monkeypatch.setattr(_config, "entry_points", installed)
-    with pytest.raises(ConfigError, match=words):
-        make_socks5(
-            MakeContext(name="n", options={"proxy": "p.example", "base": {"transport": "amp"}})
-        )
+    return MakeContext(name="n", options=options, factory=factory)
+
+
+def test_a_base_that_gives_no_streams_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^base: transport 'amp' gives no byte streams$"):
+        make_socks5(context_of({"proxy": "p.example", "base": {"transport": "amp"}}))
+
+
+def test_a_base_needs_somebody_who_makes_it() -> None:
+    options = {"proxy": "p.example", "base": {"transport": "direct"}}
+    with pytest.raises(ConfigError, match=r"^base: transport 'direct' cannot be made here"):
+        make_socks5(MakeContext(name="n", options=options))
 
 
 def test_further_fields_are_for_http_alone() -> None:
@@ -178,4 +177,6 @@ def test_the_names_are_installed() -> None:
             "proxy": "p.example:1",
             "base": {"transport": kind, "options": {"proxy": "q.example:1"}},
         }
-        assert make_socks5(MakeContext(name="n", options=options)).status().details["base"] == kind
+        assert make_socks5(context_of(options)).status().details["base"] == kind
+        made = make("socks5", name="n", options=options)
+        assert made.status().details["base"] == kind
