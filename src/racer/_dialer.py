@@ -12,6 +12,7 @@ from racer._host import LoopHost
 from racer._logs import log_error
 from racer._race import Race
 from racer._roster import Entrant, Roster
+from racer._sessions import Sessions
 from racer._spans import Telemetry
 from racer._status import DialerStatus, status_of
 from racer._target import Target
@@ -103,6 +104,11 @@ class Dialer:
         self._host = self._roster.host = LoopHost(
             tracer=self._telemetry.guest_tracer,
             meter=self._telemetry.meter,
+            sessions=Sessions(
+                tracer=self._telemetry.guest_tracer,
+                meter=self._telemetry.meter,
+                shown=self._telemetry.shown,
+            ),
             max_cleanups=max_cleanups,
             on_cleanup=self._telemetry.cleaned,
             goodbyes=self._roster.goodbyes,

@@ -25,13 +25,14 @@ from racer.errors import DialerClosed, WrongLoop
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from anyio.abc import TaskGroup
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import Tracer
 
     from racer._cleanup import Closable
+    from racer._sessions import Sessions
 
 __all__ = ("END_TIMEOUT", "LoopHost", "find_exit")
 
@@ -80,6 +81,7 @@ class LoopHost(abc.Host):
     Args:
         tracer: for guests.
         meter: for guests.
+        sessions: opens the traces of guests' sessions.
         max_cleanups: as in R22.
         on_cleanup: told of each cleanup that ended: the transport's name, and seconds.
         goodbyes: called once at the end; gives the guests' `aclose` functions by name.
@@ -95,6 +97,7 @@ class LoopHost(abc.Host):
         *,
         tracer: Tracer,
         meter: Meter,
+        sessions: Sessions,
         max_cleanups: int,
         on_cleanup: Callable[[str, float], None],
         goodbyes: Callable[[], dict[str, Callable[[], Awaitable[None]]]],
@@ -103,6 +106,7 @@ class LoopHost(abc.Host):
         """Keep the arguments; nothing starts."""
         self._tracer = tracer
         self._meter = meter
+        self._sessions = sessions
         self._goodbyes = goodbyes
         self._redacted = redacted
         self.on_end: Callable[[], None] | None = None
@@ -130,6 +134,12 @@ class LoopHost(abc.Host):
     def meter(self) -> Meter:
         """The dialer's meter."""
         return self._meter
+
+    def open_session(
+        self, transport: str, attributes: Mapping[str, abc.AttributeValue] | None = None
+    ) -> abc.SessionTrace:
+        """Return the trace of a session that begins now."""
+        return self._sessions.open(transport, attributes or {})
 
     @property
     def is_open(self) -> bool:

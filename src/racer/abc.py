@@ -38,6 +38,7 @@ __all__ = (
     "RequestRoute",
     "RequestTransport",
     "SessionStatus",
+    "SessionTrace",
     "Stage",
     "Target",
     "Traits",
@@ -189,6 +190,28 @@ class Progress:
         """Put a named moment on the attempt's span. Hosts and peers belong into attributes, never into the name."""
 
 
+class SessionTrace:
+    """A session's own span and its place in the metrics (T3, T4). This base class keeps neither."""
+
+    __slots__ = ()
+
+    @property
+    def context(self) -> SpanContext | None:
+        """What `Progress.session` takes as its link; `None` where nothing is traced."""
+        return None
+
+    def event(self, name: str, attributes: Mapping[str, AttributeValue] | None = None) -> None:
+        """Put a moment of the session's life on its span: handshake, retired, lost, ended, re-handshaken."""
+
+    def end(self, reason: str, *, failed: bool = False) -> None:
+        """End the span and count the session out; once, later calls do nothing.
+
+        Args:
+            reason: why, one of a guest's few words (`retired`, `lost`, `ended`, `closed`): it is a metric's attribute.
+            failed: whether that was an error of the session, and not its proper end.
+        """
+
+
 class Host(abc.ABC):
     """Where a guest's long-lived tasks live: it outlasts every dial, and ends with the dialer."""
 
@@ -201,6 +224,18 @@ class Host(abc.ABC):
     @abc.abstractmethod
     def meter(self) -> Meter:
         """The dialer's meter."""
+
+    def open_session(
+        self, transport: str, attributes: Mapping[str, AttributeValue] | None = None
+    ) -> SessionTrace:
+        """Return the trace of a session that begins now, linked with the attempt it is called in; who called ends it.
+
+        Args:
+            transport: the guest's name.
+            attributes: of its span.
+        """
+        del transport, attributes
+        return SessionTrace()
 
     @abc.abstractmethod
     def start_soon(self, fn: Callable[[*_Args], Awaitable[Any]], *args: *_Args, name: str) -> None:
