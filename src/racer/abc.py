@@ -19,7 +19,7 @@ from racer.errors import ConfigError, Stage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from anyio.abc import ByteStream
+    from anyio.abc import ByteStream, UnreliableObjectStream
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import SpanContext, Tracer
 
@@ -28,6 +28,7 @@ __all__ = (
     "Attempt",
     "AttributeValue",
     "DialTCP",
+    "DialUDP",
     "Factory",
     "Guest",
     "Host",
@@ -262,6 +263,17 @@ class DialTCP(Protocol):
 
         Raises:
             OSError: the connection could not be made.
+        """
+
+
+class DialUDP(Protocol):
+    """A hook that makes the UDP sockets of a guest, for the same reason."""
+
+    async def __call__(self, address: str, port: int) -> UnreliableObjectStream[bytes]:
+        """Return a stream of datagrams to and from an IP address and port alone; the guest closes it.
+
+        Raises:
+            OSError: there is no way to that address.
         """
 
 
