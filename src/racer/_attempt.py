@@ -90,7 +90,8 @@ class Run:
         self._host = host
         self._settle: Callable[[Run], None] | None = settle
         self._scope = anyio.CancelScope()
-        self._closing = anyio.CancelScope()
+        self._closing: anyio.CancelScope | None = None
+        self._is_leftover = False
         self._held: Closable | None = None
         place.active += 1
 
@@ -120,7 +121,13 @@ class Run:
 
     def force(self) -> None:
         """Close by force what this attempt still holds."""
-        self._closing.cancel()
+        self._closing_scope().cancel()
+
+    def _closing_scope(self) -> anyio.CancelScope:
+        # Made late: most attempts have nothing to close.
+        if self._closing is None:
+            self._closing = anyio.CancelScope()
+        return self._closing
 
     async def run(self) -> None:
         """Run to the end, cleanup included. An `Exception` becomes the attempt's failure (R15)."""
@@ -223,6 +230,7 @@ class Run:
 
     def _leave(self) -> None:
         """Become a leftover: from here on it is cleanup (R10)."""
+        self._is_leftover = True
         self._host.cleanups.add(self)
         self._host.watch()
 
@@ -230,9 +238,10 @@ class Run:
         held, self._held = self._held, None
         try:
             if held is not None:
-                await close_within(held, scope=self._closing)
+                await close_within(held, scope=self._closing_scope())
         finally:
-            self._host.cleanups.discard(self, anyio.current_time())
+            if self._is_leftover:
+                self._host.cleanups.discard(self, anyio.current_time())
             self._release()
 
     def _release(self) -> None:

@@ -27,13 +27,26 @@ class ConnectionAttribute(TypedAttributeSet):
 
 
 class ReportBox:
-    """Holds a race's report: a snapshot while the race goes on, the last word after its verdict."""
+    """Holds a race's report: what is known so far while the race goes on, the last word after its verdict."""
 
-    __slots__ = ("report",)
+    __slots__ = ("_final", "_so_far")
 
-    def __init__(self, report: RaceReport) -> None:
-        """Begin with a snapshot."""
-        self.report = report
+    def __init__(self, so_far: Callable[[], RaceReport]) -> None:
+        """Ask `so_far` until the verdict."""
+        self._so_far: Callable[[], RaceReport] | None = so_far
+        self._final: RaceReport | None = None
+
+    @property
+    def report(self) -> RaceReport:
+        """The race as data, as far as it is known."""
+        if self._so_far is not None:
+            return self._so_far()
+        assert self._final is not None
+        return self._final
+
+    def seal(self, report: RaceReport) -> None:
+        """Keep the last word, and let go of the race."""
+        self._final, self._so_far = report, None
 
 
 class _Finisher:

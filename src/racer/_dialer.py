@@ -168,7 +168,8 @@ class Dialer:
         race = self.race(
             host, port, tls=tls, alpn=alpn, timeout=timeout, check=check, only=only, exclude=exclude
         )
-        await self._host.ensure()
+        if not self._host.is_open:  # else `race` has just checked that this is its place
+            await self._host.ensure()
         winner = await race.first()
         assert isinstance(winner, Connection)  # a race of kind "stream" has nothing else to give
         return winner
@@ -316,10 +317,10 @@ class Dialer:
         return max([DEFAULT_TIMEOUT, *eligible])
 
     def _reason_against(
-        self, place: Place, target: Target, kind: Kind, chosen: frozenset[str]
+        self, place: Place, target: Target, kind: Kind, chosen: frozenset[str] | None
     ) -> str | None:
         """Return why an entrant takes no part in a race (R6)."""
-        if place.name not in chosen:
+        if chosen is not None and place.name not in chosen:
             return "left out by the caller"
         guest = place.lodger.guest
         if isinstance(guest, RequestTransport):
@@ -343,8 +344,10 @@ class Dialer:
 
     def _chosen(
         self, only: str | Iterable[str] | None, exclude: str | Iterable[str]
-    ) -> frozenset[str]:
-        """Return the names that may take part."""
+    ) -> frozenset[str] | None:
+        """Return the names that may take part; `None` for all."""
+        if only is None and exclude == ():
+            return None
         every = [place.name for place in self._roster]
         wanted = every if only is None else _names(only, "only")
         unwanted = _names(exclude, "exclude")

@@ -51,9 +51,9 @@ Finisher = Connection | RoutedConnection
 
 logger = logging.getLogger("racer.race")
 
-_TOLD: frozenset[Outcome] = frozenset(
-    {Outcome.CONNECTED, Outcome.CONNECT_FAILED, Outcome.TIMED_OUT}
-)
+# Tuples: an enum's hash is a call, its identity is not.
+_FAILED = (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
+_TOLD = (Outcome.CONNECTED, *_FAILED)
 
 
 class Race:
@@ -109,12 +109,14 @@ class Race:
         Raises:
             RuntimeError: the race was not entered yet.
         """
-        if self._box is None or not self._over:
-            if not self._begun:
-                msg = "this race has not begun: use 'async with'"
-                raise RuntimeError(msg)
-            return self._snapshot(Outcome.CONNECTED if self._handed_out else Outcome.NOT_STARTED)
+        if self._box is None:
+            msg = "this race has not begun: use 'async with'"
+            raise RuntimeError(msg)
         return self._box.report
+
+    def _so_far(self) -> RaceReport:
+        outcome = Outcome.CONNECTED if self._handed_out else Outcome.NOT_STARTED
+        return self._snapshot(outcome, anyio.current_time())
 
     async def __aenter__(self) -> Self:
         """Begin: what is due starts.
@@ -202,6 +204,7 @@ class Race:
         self._begun = True
         self._started = now
         self._trace = self._telemetry.begin(self._target, now)
+        self._box = ReportBox(self._so_far)
         if not self._places:
             self._finish(Outcome.INELIGIBLE)
             report = self.report
@@ -265,15 +268,15 @@ class Race:
             self._wake.set()
 
     async def _next(self) -> Finisher:
-        now = anyio.current_time()
         if self._held is not None and not self._over:
-            self._schedule.resume(now)
+            self._schedule.resume(anyio.current_time())
             self._schedule.dismiss(self._held)
             self._held = None
         while True:
             if self._abort_reason is not None:
                 raise DialerClosed(self._abort_reason)
-            self._take_news()
+            if self._news:
+                self._take_news()
             if self._schedule.has_arrivals:
                 # A cancellation that came in the same instant wins: the stream stays in its slot (R9).
                 await anyio.lowlevel.checkpoint_if_cancelled()
@@ -347,10 +350,7 @@ class Race:
         self._handed_out += 1
         self._winner = run.place.name
         self._schedule.pause(now)
-        report = self._snapshot(Outcome.CONNECTED)
-        if self._box is None:
-            self._box = ReportBox(report)
-        self._box.report = report
+        assert self._box is not None
         kind: type[Connection | RoutedConnection] = (
             RoutedConnection if isinstance(run.lease.lodger.guest, RequestTransport) else Connection
         )
@@ -365,26 +365,20 @@ class Race:
 
     def _finish(self, outcome: Outcome) -> None:
         """Fix what is not fixed yet, end every span, let the host clean up: the verdict. Synchronous; once."""
-        if self._over or not self._begun:
+        if self._over or self._box is None:
             return
         self._over = True
         now = anyio.current_time()
-        undecided = {
-            Outcome.CONNECTED: Outcome.LOST_RACE,
-            Outcome.TIMED_OUT: Outcome.TIMED_OUT,
-        }.get(outcome, Outcome.CANCELLED)
         for run in self._runs.values():
             if run.outcome is None:
-                self._dispose(run, undecided, now)
+                self._dispose(run, _fate(outcome), now)
         if self._handed_out:
             outcome = Outcome.CONNECTED
-        report = self._snapshot(outcome)
-        if self._box is None:
-            self._box = ReportBox(report)
+        report = self._snapshot(outcome, now)
         if outcome is Outcome.CONNECTED:
             for attempt in report.attempts:
                 _drop_tracebacks(attempt.error)
-        self._box.report = report
+        self._box.seal(report)
         self._tell(report, now)
         self._host.leave_race(self)
         for run in self._runs.values():
@@ -407,8 +401,8 @@ class Race:
 
     def _tell(self, report: RaceReport, now: float) -> None:
         """End the spans and let the guests learn; a guest's error here is logged and changes nothing."""
-        for run in self._runs.values():
-            attempt = report[run.place.name]
+        # A report begins with the attempts that began, in the order of their start.
+        for run, attempt in zip(self._runs.values(), report.attempts, strict=False):
             run.trace.end(attempt, began=self._started)
             run.place.last = _remembered(attempt)
             if attempt.outcome in _TOLD:
@@ -418,16 +412,13 @@ class Race:
                     logger.exception("transport %r failed to observe an attempt", run.place.name)
         self._trace.end(report, now)
 
-    def _snapshot(self, outcome: Outcome) -> RaceReport:
+    def _snapshot(self, outcome: Outcome, now: float) -> RaceReport:
         """Return the race as data, as it is now."""
-        now = anyio.current_time()
         attempts = [self._attempt_of(run) for run in self._runs.values()]
-        begun = {id(run.place) for run in self._runs.values()}
-        waiting = sorted(
-            (place for place in self._places if id(place) not in begun),
-            key=lambda one: (one.tier, one.start_delay),
-        )
-        attempts += [_idle(place, Outcome.NOT_STARTED, None) for place in waiting]
+        if len(attempts) < len(self._places):
+            waiting = [place for n, place in enumerate(self._places) if n not in self._runs]
+            waiting.sort(key=lambda one: (one.tier, one.start_delay))
+            attempts += [_idle(place, Outcome.NOT_STARTED, None) for place in waiting]
         attempts += [_idle(place, Outcome.INELIGIBLE, reason) for place, reason in self._ineligible]
         return RaceReport(
             target=str(self._target),
@@ -441,7 +432,7 @@ class Race:
         )
 
     def _attempt_of(self, run: Run) -> Attempt:
-        failed = run.outcome in {Outcome.CONNECT_FAILED, Outcome.TIMED_OUT}
+        failed = run.outcome in _FAILED
         kind = error_type_of(run.error) if run.error is not None else ErrorType.CRASHED
         return Attempt(
             transport=run.place.name,
@@ -455,6 +446,13 @@ class Race:
             finished_at=None if run.outcome is None else run.decided_at - self._started,
             peer=run.peer,
         )
+
+
+def _fate(outcome: Outcome) -> Outcome:
+    """Return what becomes of attempts that are undecided when a race ends so."""
+    if outcome is Outcome.CONNECTED:
+        return Outcome.LOST_RACE
+    return Outcome.TIMED_OUT if outcome is Outcome.TIMED_OUT else Outcome.CANCELLED
 
 
 def _idle(place: Place, outcome: Outcome, reason: str | None) -> Attempt:
@@ -477,6 +475,8 @@ def _remembered(attempt: Attempt) -> Attempt:
 
 def _drop_tracebacks(exc: BaseException | None) -> None:
     """Take the tracebacks off an error and all that is behind it: a won race keeps causes, not frames (R13)."""
+    if exc is None:
+        return
     todo: list[Any] = [exc]
     seen: set[int] = set()
     while todo:

@@ -79,6 +79,7 @@ class Schedule:
         self._begun = now
         self._paused_at: float | None = None
         self._tier = 0
+        self._last_tier = 0
         self._tier_opened = now
         self._last_start = -math.inf
         self._hasty = False
@@ -93,6 +94,7 @@ class Schedule:
         """
         self._lanes.append(lane)
         self._states.append(LaneState.WAITING)
+        self._last_tier = max(self._last_tier, lane.tier)
         return len(self._lanes) - 1
 
     def state(self, index: int) -> LaneState:
@@ -107,7 +109,7 @@ class Schedule:
     @property
     def is_exhausted(self) -> bool:
         """Whether every lane has failed, so that nothing more can come."""
-        return all(state is LaneState.FAILED for state in self._states)
+        return self._states.count(LaneState.FAILED) == len(self._states)
 
     def is_expired(self, now: float) -> bool:
         """Return whether the deadline of the whole race has come; the time it was paused does not count."""
@@ -115,6 +117,8 @@ class Schedule:
 
     def start_due(self, now: float) -> tuple[int, ...]:
         """Return the lanes to start now, best rank first among equals; they are running from now on (R1, R2, R5)."""
+        if LaneState.WAITING not in self._states:
+            return ()
         if self._paused_at is not None or self.is_expired(now):
             return ()
         if self.has_arrivals or LaneState.HELD in self._states:
@@ -143,7 +147,11 @@ class Schedule:
             for index, state in enumerate(self._states)
             if state is LaneState.RUNNING
         ]
-        if not self.has_arrivals and LaneState.HELD not in self._states:
+        if (
+            LaneState.WAITING in self._states
+            and not self.has_arrivals
+            and LaneState.HELD not in self._states
+        ):
             times += [self._due_at(index) for index in self._queue()[:1]]
         earliest = min(times)
         return None if earliest == math.inf else earliest
@@ -151,15 +159,15 @@ class Schedule:
     def expire(self, now: float) -> tuple[int, ...]:
         """Return the running lanes whose own time is over; they have failed from now on."""
         clock = self._clock(now)
-        late = tuple(
+        late = [
             index
             for index, state in enumerate(self._states)
             if state is LaneState.RUNNING
             and clock >= self._started[index] + self._lanes[index].timeout
-        )
+        ]
         for index in late:
             self.failed(index)
-        return late
+        return tuple(late)
 
     def failed(self, index: int) -> None:
         """Say that a running lane has failed."""
@@ -211,6 +219,8 @@ class Schedule:
 
     def _open_tier(self, now: float) -> None:
         """Move on to the lowest tier that still has a lane that did not fail."""
+        if self._tier == self._last_tier:
+            return
         left = [
             lane.tier
             for lane, state in zip(self._lanes, self._states, strict=True)

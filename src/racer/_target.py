@@ -19,10 +19,14 @@ _MAX_INPUT = 1024  # longer than any host that could pass, in any script
 _MAX_NAME = 253  # RFC 1035 §3.1: 255 octets on the wire
 _MAX_LABEL = 63  # RFC 1035 §2.3.4
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\Z")  # RFC 1123 §2.1
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+# The one form that every reader takes for the same address.
+_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}\Z")
 _PORT = re.compile(r"[0-9]{1,5}\Z")
 _SCOPE = re.compile(r"[A-Za-z0-9._~-]{1,32}\Z")  # RFC 6874, an interface name or index
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}\Z")
 _PATH = re.compile(r"[/?#\\]")
+_URL_PART = re.compile(r"[/?#\\@]")
 _MAX_ALPN = 65535  # RFC 7301 §3.1, with a length octet before each name
 _HTTPS = 443
 
@@ -146,6 +150,8 @@ def _checked_text(text: object) -> str:
     if not isinstance(text, str):
         msg = f"the host must be a str, not {type(text).__name__}"
         raise InvalidTarget(msg)
+    if _URL_PART.search(text) is None:
+        return text
     # A user, password, path or query may be secret: none is quoted in an error, and none gets further.
     scheme, is_url, rest = text.partition("://")
     authority, *more = _PATH.split(rest if is_url else text, maxsplit=1)
@@ -191,6 +197,8 @@ def _checked_tls(tls: object, *, default: bool) -> bool | ssl.SSLContext:
 
 
 def _checked_alpn(alpn: object) -> tuple[str, ...]:
+    if alpn == ():
+        return ()
     if isinstance(alpn, str | bytes) or not isinstance(alpn, Iterable):
         msg = (
             f"alpn must be a sequence of protocol names, such as ['h2'], not {type(alpn).__name__}"
@@ -224,9 +232,7 @@ def _checked_host(text: object) -> str:
         host = host[1:-1]
     if ":" in host:
         return _checked_ipv6(host)
-    if (address := _address(host)) is not None:
-        return str(address)
-    return _checked_name(host)
+    return host if _IPV4.match(host) else _checked_name(host)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
