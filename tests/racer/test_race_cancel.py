@@ -75,9 +75,8 @@ async def sweep(
 
 
 def demand_cuts(swept: CancelSweep) -> None:
-    """Check that the sweep was one: it cut the story at many points, and at some it came too late."""
+    """Check that the sweep was one: it cut the story at many points."""
     assert swept.cancelled >= 15
-    assert swept.completed >= 1
 
 
 async def dials(scene: Scene) -> None:
