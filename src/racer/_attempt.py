@@ -15,6 +15,7 @@ from anyio.abc import ByteStream
 from racer import _tls
 from racer._cleanup import close_within
 from racer._host import find_exit
+from racer._logs import log_error
 from racer._report import Outcome
 from racer.abc import TLS, AttributeValue, Origin, Progress, RequestTransport, Transport
 from racer.errors import (
@@ -306,13 +307,7 @@ class _Progress(Progress):
 
 def log_crash(name: str, exc: Exception, *, redacted: bool) -> None:
     """Log a bug in a guest with its traceback; without the error's own words where they may not leave (R15, T5)."""
-    if redacted:
-        import traceback  # noqa: PLC0415 - only a bug pays for it
-
-        frames = "".join(traceback.format_tb(exc.__traceback__))
-        logger.error("transport %r crashed with %s\n%s", name, type(exc).__name__, frames)
-    else:
-        logger.error("transport %r crashed", name, exc_info=exc)
+    log_error(logger, logging.ERROR, "transport %r crashed", name, error=exc, redacted=redacted)
 
 
 def is_crash(exc: Exception) -> bool:

@@ -95,7 +95,8 @@ class _Finisher:
 
     def __del__(self) -> None:
         """Warn, and close by force, when it was dropped open."""
-        if getattr(self, "_open", False):
+        # A forked child's copy is not its to close: that would end the parent's TLS, or its tunnel.
+        if getattr(self, "_open", False) and self._host.is_of_this_process:
             told = f"{self!r} was dropped without aclose()"
             self._open = False
             self._host.drop_from_anywhere(self._resource, self._name, self._lease.release)

@@ -149,7 +149,12 @@ class LoopHost(abc.Host):
     @property
     def is_unclosed(self) -> bool:
         """Whether somebody here still has to end it: used, not ended, and of this process."""
-        return self._state is _State.OPEN and self._pid == os.getpid()
+        return self._state is _State.OPEN and self.is_of_this_process
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was bound here, and not in a process that this one was forked from."""
+        return self._pid == os.getpid()
 
     @property
     def is_ended(self) -> bool:

@@ -10,26 +10,23 @@ from __future__ import annotations
 import contextvars
 import logging
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from racer._attempt import Run, is_crash, log_crash
 from racer._connection import Connection, ReportBox, RoutedConnection
-from racer._report import Attempt, Outcome, RaceReport
+from racer._logs import log_error
+from racer._report import Outcome, RaceReport
 from racer._schedule import Lane, Schedule
-from racer._words import type_name, words
+from racer._verdict import attempt_of, drop_tracebacks, fate_of, idle, remembered
 from racer.abc import RequestTransport
 from racer.errors import (
     AllAttemptsFailed,
     DialerClosed,
     DialError,
     DialTimeout,
-    ErrorType,
     NoTransports,
-    RecordedError,
-    error_type_of,
 )
 
 if TYPE_CHECKING:
@@ -52,8 +49,7 @@ Finisher = Connection | RoutedConnection
 logger = logging.getLogger("racer.race")
 
 # Tuples: an enum's hash is a call, its identity is not.
-_FAILED = (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
-_TOLD = (Outcome.CONNECTED, *_FAILED)
+_TOLD: Final = (Outcome.CONNECTED, Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
 
 
 class Race:
@@ -260,7 +256,7 @@ class Race:
         """Take an attempt's word, in the attempt's own task; the dialing task acts on it when it next runs (R8)."""
         self._news.append(run)
         if run.error is not None and is_crash(run.error):
-            log_crash(run.place.name, run.error, redacted=self._telemetry.redact is not False)
+            log_crash(run.place.name, run.error, redacted=self._telemetry.is_redacting)
         self._ring()
 
     def _ring(self) -> None:
@@ -371,13 +367,13 @@ class Race:
         now = anyio.current_time()
         for run in self._runs.values():
             if run.outcome is None:
-                self._dispose(run, _fate(outcome), now)
+                self._dispose(run, fate_of(outcome), now)
         if self._handed_out:
             outcome = Outcome.CONNECTED
         report = self._snapshot(outcome, now)
         if outcome is Outcome.CONNECTED:
             for attempt in report.attempts:
-                _drop_tracebacks(attempt.error)
+                drop_tracebacks(attempt.error)
         self._box.seal(report)
         self._tell(report, now)
         self._host.leave_race(self)
@@ -404,22 +400,29 @@ class Race:
         # A report begins with the attempts that began, in the order of their start.
         for run, attempt in zip(self._runs.values(), report.attempts, strict=False):
             run.trace.end(attempt, began=self._started)
-            run.place.last = _remembered(attempt)
+            run.place.last = remembered(attempt)
             if attempt.outcome in _TOLD:
                 try:
                     run.lease.lodger.guest.observe(attempt)
-                except Exception:
-                    logger.exception("transport %r failed to observe an attempt", run.place.name)
+                except Exception as exc:  # noqa: BLE001 - a guest's slip changes no verdict
+                    log_error(
+                        logger,
+                        logging.ERROR,
+                        "transport %r failed to observe an attempt",
+                        run.place.name,
+                        error=exc,
+                        redacted=self._telemetry.is_redacting,
+                    )
         self._trace.end(report, now)
 
     def _snapshot(self, outcome: Outcome, now: float) -> RaceReport:
         """Return the race as data, as it is now."""
-        attempts = [self._attempt_of(run) for run in self._runs.values()]
+        attempts = [attempt_of(run, self._started) for run in self._runs.values()]
         if len(attempts) < len(self._places):
             waiting = [place for n, place in enumerate(self._places) if n not in self._runs]
             waiting.sort(key=lambda one: (one.tier, one.start_delay))
-            attempts += [_idle(place, Outcome.NOT_STARTED, None) for place in waiting]
-        attempts += [_idle(place, Outcome.INELIGIBLE, reason) for place, reason in self._ineligible]
+            attempts += [idle(place, Outcome.NOT_STARTED, None) for place in waiting]
+        attempts += [idle(place, Outcome.INELIGIBLE, reason) for place, reason in self._ineligible]
         return RaceReport(
             target=str(self._target),
             tls=self._target.tls is not False,
@@ -430,61 +433,3 @@ class Race:
             started=self._trace.started,
             attempts=tuple(attempts),
         )
-
-    def _attempt_of(self, run: Run) -> Attempt:
-        failed = run.outcome in _FAILED
-        kind = error_type_of(run.error) if run.error is not None else ErrorType.CRASHED
-        return Attempt(
-            transport=run.place.name,
-            outcome=run.outcome or Outcome.NOT_STARTED,
-            stage=run.stage,
-            error=run.error if failed else None,
-            error_type=kind if failed else None,
-            start_delay=run.place.start_delay,
-            tier=run.place.tier,
-            started_at=run.started_at - self._started,
-            finished_at=None if run.outcome is None else run.decided_at - self._started,
-            peer=run.peer,
-        )
-
-
-def _fate(outcome: Outcome) -> Outcome:
-    """Return what becomes of attempts that are undecided when a race ends so."""
-    if outcome is Outcome.CONNECTED:
-        return Outcome.LOST_RACE
-    return Outcome.TIMED_OUT if outcome is Outcome.TIMED_OUT else Outcome.CANCELLED
-
-
-def _idle(place: Place, outcome: Outcome, reason: str | None) -> Attempt:
-    return Attempt(
-        transport=place.name,
-        outcome=outcome,
-        reason=reason,
-        start_delay=place.start_delay,
-        tier=place.tier,
-    )
-
-
-def _remembered(attempt: Attempt) -> Attempt:
-    """Return an equal attempt for `Dialer.status()`, which must not keep an error and its frames alive (R13)."""
-    if (error := attempt.error) is None:
-        return attempt
-    told = RecordedError(words(error), type_name(error), error_type=attempt.error_type)
-    return replace(attempt, error=told)
-
-
-def _drop_tracebacks(exc: BaseException | None) -> None:
-    """Take the tracebacks off an error and all that is behind it: a won race keeps causes, not frames (R13)."""
-    if exc is None:
-        return
-    todo: list[Any] = [exc]
-    seen: set[int] = set()
-    while todo:
-        current = todo.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        current.__traceback__ = None
-        todo += [current.__cause__, current.__context__]
-        if isinstance(current, BaseExceptionGroup):
-            todo += current.exceptions

@@ -273,7 +273,6 @@ async def test_bugs_outside_of_attempts_are_logged_without_their_words(
     assert "in drive" in caplog.text  # where, without what
 
 
-@pytest.mark.xfail(strict=True, reason="Race._tell logs the error in its own words")
 async def test_a_guest_that_fails_to_observe_is_logged_without_its_words(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -287,7 +286,6 @@ async def test_a_guest_that_fails_to_observe_is_logged_without_its_words(
     assert "transport 'blind' failed to observe an attempt" in caplog.text
 
 
-@pytest.mark.xfail(strict=True, reason="close_within logs the error in its own words, at DEBUG")
 async def test_a_stream_that_fails_to_close_is_logged_without_its_words(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
