@@ -1,56 +1,85 @@
 """A small internet on one machine: sites behind addresses, a link, a censor, and hooks that put a transport into it.
 
-On loopback every connection is a real TCP socket to a middlebox on 127.0.0.1; in memory it is a stream pair, which a
+On loopback every connection is a real socket to a middlebox on 127.0.0.1; in memory it is a pair of ends, which a
 virtual clock can drive. What crosses, and what the censor does to it, is the same code.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import errno
+import ipaddress
 import os
 import socket
-import struct
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+import anyio.abc
+import anyio.lowlevel
 
 from racer.errors import ConfigError
-from racer.lab._censor import Blackhole, Inspector, Refuse, Throttle, Verdict
-from racer.lab._link import CLEAN, Delivery, Profile, StreamLink
-from racer.lab._sites import Site, echo
-from racer.testing import MemoryStream, stream_pair
+from racer.lab._censor import Blackhole, Hit, Refuse, Rule, matching
+from racer.lab._connection import Connection, attributes, bar, place_of, throttles
+from racer.lab._datagrams import Clients, DatagramEnd, Exchange
+from racer.lab._doh import DoHServer
+from racer.lab._link import CLEAN, Profile
+from racer.lab._nameserver import DoTServer, NameServer
+from racer.lab._path import Marked, Path
+from racer.lab._relays import Direction
+from racer.lab._running import Running, Timetable, sleep_until
+from racer.lab._sites import Site, echo, is_gone
+from racer.lab._sockets import (
+    LOOPBACK,
+    Datagrams,
+    SocketEnd,
+    accept,
+    client_socket,
+    connect,
+    listen,
+)
+from racer.lab._zone import Zone, checked_address
+from racer.testing import stream_pair
 
 if TYPE_CHECKING:
     import ssl
-    from types import TracebackType
-    from typing import Self
+    from collections.abc import Callable, Mapping
 
-    from anyio.abc import ByteStream, Listener, TaskGroup
+    from anyio.abc import ByteStream, TaskGroup, UnreliableObjectStream
 
-    from racer.lab._censor import Rule
+    from racer.lab._censor import Over
+    from racer.lab._connection import Place
+    from racer.lab._datagrams import DatagramHandler
+    from racer.lab._path import End
+    from racer.lab._proxy import Connect
     from racer.lab._sites import Authority, Handler
 
 __all__ = ("Network",)
 
-_CHUNK = 16_384  # bytes; a TLS record, so that a link's dice fall about once a record
-_IN_FLIGHT = 64  # chunks between the two ends of a link, before the sender feels back-pressure
+_T = TypeVar("_T")
 
 
-class Network:
+class Network(Running):
     """A network with sites in it, and a censor. An async context manager: what it began ends with it.
 
+    A client's packets cross the link `up`, then meet the censor, which stands in front of the sites; what comes back
+    crosses `down`. A connection takes one round trip to stand.
+
+    With `in_memory` it is made for virtual clocks: every time is exact, and nothing but the clock decides it. On
+    sockets, the dice are the same for the same seed, but the kernel decides where reads are cut, and so what they hit.
+
     Args:
-        seed: of all its dice; the same seed gives the same network.
-        up: what the link does to what clients send; a connection takes one round trip to stand.
+        seed: of all its dice; the same seed gives the same network. Each connection has dice of its own, told apart by
+            where it leads and the how-manieth it is.
+        up: what the link does to what clients send.
         down: what it does to what comes back.
-        in_memory: whether connections are stream pairs instead of sockets, for virtual clocks.
+        in_memory: whether connections are pairs of ends in memory instead of sockets.
 
     Attributes:
-        hosts: name to addresses, for a transport's `hosts=` option.
-        rules: what the censor does; may be changed at any time, for connections that begin later.
-        connects: how many connections were tried, by (address, port).
+        hosts: name to addresses, for name servers and for a transport's resolver.
+        rules: what the censor does; may be changed at any time. Connections keep the rules under which they began,
+            datagrams obey the latest, except for `Throttle`.
+        connects: how many connections were tried, and UDP sockets connected, by (address, port).
+        hits: what the censor did, in order.
     """
 
     def __init__(
@@ -59,33 +88,17 @@ class Network:
         """Keep the arguments; nothing listens yet."""
         self.hosts: dict[str, list[str]] = {}
         self.rules: list[Rule] = []
-        self.connects: dict[tuple[str, int], int] = {}
-        self._seed = seed
-        self._up = up
-        self._down = down
+        self.connects: Counter[tuple[str, int]] = Counter()
+        self.hits: list[Hit] = []
+        self._up = Direction(up, name="up", seed=seed)
+        self._down = Direction(down, name="down", seed=seed)
         self._in_memory = in_memory
         self._sites: dict[tuple[str, int], Site] = {}
-        self._doors: dict[tuple[str, int], int] = {}
-        self._count = 0
-        self._group: TaskGroup | None = None
-
-    async def __aenter__(self) -> Self:
-        """Begin."""
-        self._group = await anyio.create_task_group().__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> bool | None:
-        """End every connection and listener."""
-        group, self._group = self._group, None
-        if group is None:
-            return None
-        group.cancel_scope.cancel()
-        return await group.__aexit__(exc_type, exc, tb)
+        self._datagram_sites: dict[tuple[str, int], DatagramHandler] = {}
+        self._doors: dict[tuple[str, int, Over], int] = {}
+        self._dialed: dict[int, Connection] = {}
+        self._counts: Counter[tuple[str, int, Over]] = Counter()
+        self._paths: dict[Path, tuple[str, int]] = {}
 
     async def add_site(
         self,
@@ -93,6 +106,7 @@ class Network:
         *addresses: str,
         port: int = 443,
         authority: Authority | None = None,
+        alpn: tuple[str, ...] = (),
         handler: Handler = echo,
         context: ssl.SSLContext | None = None,
     ) -> Site:
@@ -103,28 +117,74 @@ class Network:
             *addresses: where it is; any address will do, none of them is really used.
             port: where it listens.
             authority: makes its certificate; without one, and without `context`, it speaks without TLS.
-            handler: what it does with a connection.
+            alpn: protocols it speaks above that TLS, most wanted first.
+            handler: what it does with a connection; an error that does not only say that the client has gone ends the
+                network's block.
             context: its own TLS context instead.
 
         Raises:
-            ConfigError: no address, or one that is taken.
+            ConfigError: no address, one that is none, or one that is taken.
         """
-        if not addresses:
-            msg = f"site {name!r} needs at least one address"
-            raise ConfigError(msg)
+        self._running()
+        places = self._free_places(name, addresses, port, self._sites)
         if context is None and authority is not None:
-            context = authority.server_context(name, *addresses)
+            context = await authority.make_server_context(
+                name, *(address for address, _ in places), alpn=alpn
+            )
         site = Site(name, handler, context=context)
-        for address in addresses:
-            if (address, port) in self._sites:
-                msg = f"{address} port {port} is taken by {self._sites[address, port].name!r}"
-                raise ConfigError(msg)
-            self._sites[address, port] = site
-            if not self._in_memory:
-                await self._open_door(address, port)
-        known = self.hosts.setdefault(name, [])
-        known += [address for address in addresses if address not in known]
+        self._enter(name, places, self._sites, site)
         return site
+
+    def add_datagram_site(
+        self, name: str, *addresses: str, port: int, handler: DatagramHandler
+    ) -> None:
+        """Let something answer datagrams from now on.
+
+        Args:
+            name: enters `hosts`.
+            *addresses: where it is; any address will do.
+            port: where it listens.
+            handler: what it does with the datagrams of one client, which it is called for; at most 1024 clients are
+                remembered at once, and `receive` raises `EndOfStream` when this one has gone.
+
+        Raises:
+            ConfigError: no address, one that is none, or one that is taken.
+        """
+        self._running()
+        places = self._free_places(name, addresses, port, self._datagram_sites)
+        self._enter(name, places, self._datagram_sites, handler)
+
+    async def add_name_server(
+        self,
+        name: str,
+        *addresses: str,
+        zone: Zone | None = None,
+        authority: Authority | None = None,
+    ) -> Zone:
+        """Return the zone of a name server that can be asked from now on: over UDP and TCP on port 53.
+
+        Args:
+            name: enters `hosts`.
+            *addresses: where it is; any address will do.
+            zone: what it knows and does; `None` for this network's `hosts`, and no lies.
+            authority: makes its certificate, for TLS on port 853 and HTTPS on port 443; `None` for neither.
+
+        Raises:
+            ConfigError: no address, one that is none, or one that is taken.
+        """
+        zone = Zone(self.hosts) if zone is None else zone
+        plain = NameServer(zone)
+        self.add_datagram_site(name, *addresses, port=53, handler=plain.serve_datagrams)
+        await self.add_site(name, *addresses, port=53, handler=plain.serve_stream)
+        if authority is not None:
+            for port, alpn, handler in (
+                (853, (), DoTServer(zone).serve_stream),
+                (443, ("h2", "http/1.1"), DoHServer(zone).serve_stream),
+            ):
+                await self.add_site(
+                    name, *addresses, port=port, authority=authority, alpn=alpn, handler=handler
+                )
+        return zone
 
     async def dial_tcp(self, address: str, port: int) -> ByteStream:
         """Return a connection to an address of this network; for a transport's `dial_tcp=` option.
@@ -132,159 +192,275 @@ class Network:
         Raises:
             OSError: refused, or no such host.
         """
-        place = (address, port)
-        self.connects[place] = self.connects.get(place, 0) + 1
-        rules = self._rules_for(address, port)
-        if any(isinstance(rule, Blackhole) for rule in rules):
-            await anyio.sleep_forever()
-        round_trip = self._up.delay + self._down.delay
-        if round_trip:
-            await anyio.sleep(round_trip)
-        if place not in self._sites or any(isinstance(rule, Refuse) for rule in rules):
-            known = any(address == one for one, _ in self._sites)
-            number = errno.ECONNREFUSED if known else errno.EHOSTUNREACH
-            raise OSError(number, f"{os.strerror(number)} (lab: {address} port {port})")
-        if self._in_memory:
-            near, far = stream_pair(
-                name=f"{address}:{port}",
-                attributes={
-                    SocketAttribute.remote_address: place,
-                    SocketAttribute.remote_port: port,
-                },
-            )
-            self._running().start_soon(self._carry, far, place)
-            return near
-        return await _connect(self._doors[place])
+        return await self._dial(address, port, censored=True)
 
-    def door(self, address: str, port: int) -> int:
+    async def dial_udp(self, address: str, port: int) -> UnreliableObjectStream[bytes]:
+        """Return what sends datagrams to an address of this network, and receives those from there; the caller closes it.
+
+        For a transport's `dial_udp=` option. Datagrams to where nothing is vanish.
+        """
+        place = place_of(address, port)
+        self._running()
+        self.connects[place] += 1
+        if not self._in_memory:
+            door = self._door(place, "udp")
+            return await anyio.create_connected_udp_socket(LOOPBACK, door)
+        await anyio.lowlevel.checkpoint()
+        near = DatagramEnd(attributes=attributes(place))
+        exchange, far = self._exchange(place, near.deliver)
+        near.transmit = exchange.send_up
+        near.on_close = far.end
+        return near
+
+    def connector(self, *, censored: bool = True) -> Connect:
+        """Return how a proxy in this network reaches its sites: by name, through `hosts`, or by address.
+
+        Args:
+            censored: whether the rules are for its connections as well; the link is, in any case.
+        """
+
+        async def connect_by_name(host: str, port: int) -> ByteStream:
+            addresses = self._addresses(host)
+            for address in addresses[:-1]:
+                try:
+                    return await self._dial(address, port, censored=censored)
+                except OSError:
+                    continue
+            return await self._dial(addresses[-1], port, censored=censored)
+
+        return connect_by_name
+
+    def door(self, address: str, port: int, *, over: Over = "tcp") -> int:
         """Return the port on 127.0.0.1 behind which an address is, for programs that cannot be given a hook.
+
+        Their connections stand at once; what crosses them meets the link and the censor, and what would be refused or
+        vanish is reset or hangs.
 
         Raises:
             ConfigError: nothing is there, or this network is in memory.
         """
-        try:
-            return self._doors[address, port]
-        except KeyError:
-            msg = f"no door leads to {address} port {port}"
-            raise ConfigError(msg) from None
-
-    def _running(self) -> TaskGroup:
-        if self._group is None:
-            msg = "this network is not running: use 'async with'"
+        place = place_of(address, port)
+        sites = self._sites if over == "tcp" else self._datagram_sites
+        if self._in_memory or place not in sites:
+            msg = f"no door leads to {address} port {port} over {over}"
             raise ConfigError(msg)
-        return self._group
+        return self._door(place, over)
 
-    def _rules_for(self, address: str, port: int) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.rules if rule.applies(address, port))
+    def cut(self, address: str = "*", port: int | None = None, *, silently: bool = False) -> int:
+        """End TCP connections under way, and return how many.
 
-    async def _open_door(self, address: str, port: int) -> None:
-        group = self._running()
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self._doors[address, port] = listener.extra(SocketAttribute.local_port)
-
-        async def carry(stream: SocketStream) -> None:
-            await self._carry(stream, (address, port))
-
-        async def serve(listener: Listener[SocketStream]) -> None:
-            async with listener:
-                await listener.serve(carry)
-
-        group.start_soon(serve, listener, name=f"lab door to {address} port {port}")
-
-    async def _carry(self, client: ByteStream, place: tuple[str, int]) -> None:
-        """Be the path between one client and a site: the link, and the censor on it."""
-        rules = self._rules_for(*place)
-        self._count += 1
-        seed = self._seed * 1_000_003 + self._count * 2
-        inner, outer = stream_pair(name=f"lab path {self._count}")
-        path = _Path(client, inner)
-        up, down = (self._throttled(profile, rules) for profile in (self._up, self._down))
-        try:
-            async with anyio.create_task_group() as group:
-                path.scope = group.cancel_scope
-                group.start_soon(self._sites[place].serve, outer)
-                group.start_soon(
-                    path.pump, client, inner, StreamLink(up, seed=seed), Inspector(rules)
-                )
-                group.start_soon(path.pump, inner, client, StreamLink(down, seed=seed + 1), None)
-        finally:
-            with anyio.CancelScope(shield=True):
-                for stream in (client, inner, outer):
-                    await anyio.aclose_forcefully(stream)
-
-    def _throttled(self, profile: Profile, rules: tuple[Rule, ...]) -> Profile:
-        rates = [rule.rate for rule in rules if isinstance(rule, Throttle)]
-        if not rates:
-            return profile
-        rate = min(rates) if profile.rate is None else min(profile.rate, *rates)
-        return dataclasses.replace(profile, rate=rate, queue=max(_CHUNK, int(rate)))
-
-
-class _Path:
-    """The two directions of one connection."""
-
-    def __init__(self, client: ByteStream, inner: MemoryStream) -> None:
-        self._client = client
-        self._inner = inner
-        self.scope = anyio.CancelScope()
-
-    async def pump(
-        self, source: ByteStream, sink: ByteStream, link: StreamLink, inspector: Inspector | None
-    ) -> None:
-        send, receive = anyio.create_memory_object_stream[Delivery](_IN_FLIGHT)
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._deliver, receive, sink)
-            held = b""
-            async with send:
-                while True:
-                    try:
-                        data = await source.receive(_CHUNK)
-                    except anyio.EndOfStream:
-                        await send.send(link.send(b"", anyio.current_time()))
-                        return
-                    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                        self.reset()
-                        return
-                    verdict = Verdict.PASS if inspector is None else inspector.inspect(data)
-                    if verdict is Verdict.RESET:
-                        self.reset()
-                        return
-                    if verdict is Verdict.SWALLOW:
-                        continue
-                    held += data
-                    if verdict is Verdict.PASS:
-                        await send.send(link.send(held, anyio.current_time()))
-                        held = b""
-                    if (ready := link.ready_at(anyio.current_time())) > anyio.current_time():
-                        await anyio.sleep_until(ready)
-
-    async def _deliver(
-        self, receive: anyio.abc.ObjectReceiveStream[Delivery], sink: ByteStream
-    ) -> None:
-        async with receive:
-            async for delivery in receive:
-                if delivery.at > anyio.current_time():
-                    await anyio.sleep_until(delivery.at)
-                try:
-                    if delivery.data:
-                        await sink.send(delivery.data)
-                    else:
-                        await sink.send_eof()
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    self.reset()
-                    return
-
-    def reset(self) -> None:
-        """Break both sides at once, as a reset does."""
-        for stream in (self._client, self._inner):
-            if isinstance(stream, MemoryStream):
-                stream.abort()
+        Args:
+            address: to which addresses, as a pattern with `*` and `?`.
+            port: to which port; `None` for all.
+            silently: let nothing through them any more, instead of resetting both sides.
+        """
+        rule = Rule(address=address, port=port)
+        paths = [path for path, place in self._paths.items() if rule.applies(*place, "tcp")]
+        for path in paths:
+            if silently:
+                path.hang()
             else:
-                # With no time to linger, closing a TCP socket sends a reset.
-                raw = stream.extra(SocketAttribute.raw_socket)
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.scope.cancel()
+                path.reset()
+        return len(paths)
 
+    def _start(self, group: TaskGroup) -> None:
+        self._timetable = Timetable()
+        self._doors.clear()
+        self._dialed.clear()
+        group.start_soon(self._timetable.run)
 
-async def _connect(port: int) -> SocketStream:
-    return await anyio.connect_tcp("127.0.0.1", port)
+    def _free_places(
+        self, name: str, addresses: tuple[str, ...], port: int, taken: Mapping[Place, object]
+    ) -> list[Place]:
+        if not addresses:
+            msg = f"site {name!r} needs at least one address"
+            raise ConfigError(msg)
+        places = [place_of(checked_address(address), port) for address in addresses]
+        for place in places:
+            if place in taken:
+                msg = f"{place[0]} port {port} is taken already; {name!r} cannot be there"
+                raise ConfigError(msg)
+        return places
+
+    def _enter(self, name: str, places: list[Place], sites: dict[Place, _T], site: _T) -> None:
+        sites.update(dict.fromkeys(places, site))
+        known = self.hosts.setdefault(name.lower(), [])
+        known += [address for address, _ in places if address not in known]
+
+    def _addresses(self, host: str) -> list[str]:
+        try:
+            return [str(ipaddress.ip_address(host))]
+        except ValueError:
+            pass
+        addresses = self.hosts.get(host.lower().rstrip("."))
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, f"the lab knows no host {host!r}")
+        return list(addresses)
+
+    # TCP
+
+    async def _dial(self, address: str, port: int, *, censored: bool) -> ByteStream:
+        place = place_of(address, port)
+        self._running()
+        self.connects[place] += 1
+        connection = self._begin(place, censored=censored)
+        barred = connection.bar
+        if barred is not None:
+            self._hit(barred, place, "tcp")
+        if isinstance(barred, Blackhole):
+            await anyio.sleep_forever()
+        await sleep_until(connection.stands_at(anyio.current_time()))
+        if isinstance(barred, Refuse) or (barred is None and place not in self._sites):
+            known = any(address == place[0] for address, _ in self._sites)
+            number = errno.ECONNREFUSED if known or barred is not None else errno.EHOSTUNREACH
+            raise OSError(number, f"{os.strerror(number)} (lab: {place[0]} port {port})")
+        if self._in_memory:
+            near, far = stream_pair(name=f"{place[0]}:{port}", attributes=attributes(place))
+            self._running().start_soon(self._carry, connection, far)
+            return Marked(near, connection.segments)
+        return Marked(await self._connect(connection), connection.segments)
+
+    async def _connect(self, connection: Connection) -> ByteStream:
+        sock = client_socket()
+        local_port = sock.getsockname()[1]
+        self._dialed[local_port] = connection
+        try:
+            await connect(sock, LOOPBACK, self._door(connection.place, "tcp"))
+            return await anyio.abc.SocketStream.from_socket(sock)
+        except BaseException as exc:
+            sock.close()
+            self._dialed.pop(local_port, None)
+            if isinstance(exc, ValueError):  # what anyio says of a socket that was reset already
+                raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from exc
+            raise
+
+    def _begin(self, place: Place, *, censored: bool) -> Connection:
+        """Return a connection to come; its dice and rules are fixed now, whatever happens first then."""
+        rules = matching(self.rules, *place, "tcp") if censored else ()
+        count = self._count(place, "tcp")
+        return Connection(
+            place,
+            rules,
+            up=self._up.stream(count, *throttles(rules)),
+            down=self._down.stream(count, *throttles(rules)),
+        )
+
+    async def _carry(self, connection: Connection, client: End) -> None:
+        """Be the path between one client and a site."""
+        if isinstance(connection.bar, Refuse):
+            client.abort()
+            return
+        place = connection.place
+        inner, outer = stream_pair(name=f"lab path to {place[0]}:{place[1]}")
+        path = Path(
+            client,
+            inner,
+            up=connection.up,
+            down=connection.down,
+            inspector=connection.inspector,
+            segments=connection.segments,
+            on_hit=lambda inspector: self._hit(inspector.hit, place, "tcp", inspector.name),
+        )
+        if connection.bar is None:
+            self._running().start_soon(self._sites[place].serve, outer)
+        else:
+            path.hang()
+        self._paths[path] = place
+        try:
+            await path.run()
+        finally:
+            del self._paths[path]
+            if connection.bar is not None:
+                outer.abort()
+
+    # UDP
+
+    def _exchange(
+        self, place: Place, to_client: Callable[[bytes], None]
+    ) -> tuple[Exchange, DatagramEnd]:
+        """Return the way between a client and a site, and the site's end of it, which is being served."""
+        count = self._count(place, "udp")
+        rules = matching(self.rules, *place, "udp")
+        far = DatagramEnd()
+        exchange = Exchange(
+            self._timetable,
+            up=self._up.datagrams(count, *throttles(rules)),
+            down=self._down.datagrams(count, *throttles(rules)),
+            to_site=far.deliver,
+            to_client=to_client,
+            passes=lambda: self._passes(place),
+        )
+        far.transmit = exchange.send_down
+        self._running().start_soon(self._serve_datagrams, place, far)
+        return exchange, far
+
+    async def _serve_datagrams(self, place: Place, far: DatagramEnd) -> None:
+        handler = self._datagram_sites.get(place)
+        try:
+            if handler is not None:
+                await handler(far)
+        except Exception as exc:
+            if not is_gone(exc):
+                raise
+        finally:
+            far.close()
+
+    def _passes(self, place: Place) -> bool:
+        barred = bar(matching(self.rules, *place, "udp"))
+        if barred is not None:
+            self._hit(barred, place, "udp")
+        return barred is None
+
+    # Doors
+
+    def _door(self, place: Place, over: Over) -> int:
+        """Return the port on 127.0.0.1 that leads to a place, opened now if it was not."""
+        door = self._doors.get((*place, over))
+        if door is None:
+            door = self._open_tcp(place) if over == "tcp" else self._open_udp(place)
+            self._doors[*place, over] = door
+        return door
+
+    def _open_tcp(self, place: Place) -> int:
+        def take(client: SocketEnd) -> None:
+            connection = self._dialed.pop(client.peer_port, None)
+            if connection is None:
+                connection = self._begin(place, censored=True)
+                if connection.bar is not None:
+                    self._hit(connection.bar, place, "tcp")
+            group.start_soon(self._carry, connection, client)
+
+        group = self._running()
+        listening = listen()
+        group.start_soon(accept, listening, take)
+        return int(listening.getsockname()[1])
+
+    def _open_udp(self, place: Place) -> int:
+        def meet(client: tuple[str, int]) -> tuple[Exchange, DatagramEnd]:
+            return self._exchange(place, lambda data: udp.send(data, client))
+
+        udp = Datagrams()
+        clients = Clients(meet, forget=lambda known: known[1].end())
+        self._running().start_soon(
+            udp.receive_all, lambda data, client: clients.get(client)[0].send_up(data)
+        )
+        return udp.port
+
+    # Books
+
+    def _count(self, place: Place, over: Over) -> str:
+        self._counts[*place, over] += 1
+        return f"{over} {place[0]} {place[1]} {self._counts[*place, over]}"
+
+    def _hit(self, rule: Rule | None, place: Place, over: Over, name: str | None = None) -> None:
+        assert rule is not None
+        self.hits.append(
+            Hit(
+                at=anyio.current_time(),
+                rule=rule,
+                address=place[0],
+                port=place[1],
+                over=over,
+                name=name,
+            )
+        )

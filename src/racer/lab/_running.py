@@ -1,0 +1,147 @@
+"""What runs for as long as an `async with` block lasts: its tasks end with the block, and its time is the loop's."""
+
+from __future__ import annotations
+
+import abc
+import heapq
+import itertools
+import math
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+
+from racer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from anyio.abc import TaskGroup
+
+__all__ = ("Running", "Timetable", "sleep_until")
+
+
+class Running(abc.ABC):
+    """Something with tasks of its own. An async context manager, entered by one block at a time.
+
+    Leaving the block cancels the tasks and waits for their end, which takes no time. What was raised in the block
+    leaves it as it was raised. A task that fails cancels the block, and leaves it as an `ExceptionGroup`: in a lab that
+    is a handler's own error, such as a failed assertion.
+    """
+
+    _stack: AsyncExitStack | None = None
+    _group: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begin.
+
+        Raises:
+            ConfigError: it is running already.
+            OSError: it cannot listen.
+        """
+        if self._stack is not None:
+            msg = f"this {type(self).__name__} is running already"
+            raise ConfigError(msg)
+        async with AsyncExitStack() as stack:
+            self._group = await stack.enter_async_context(_Tasks())
+            self._start(self._group)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> bool | None:
+        """End every task, and close what they hold."""
+        stack, self._stack = self._stack, None
+        assert stack is not None
+        try:
+            return await stack.__aexit__(exc_type, exc, tb)
+        finally:
+            self._group = None
+
+    @abc.abstractmethod
+    def _start(self, group: TaskGroup) -> None:
+        """Start the tasks. Synchronous, so that what it opens has an owner before anything can be cancelled."""
+
+    def _running(self) -> TaskGroup:
+        if self._stack is None or self._group is None:
+            msg = f"this {type(self).__name__} is not running: use 'async with'"
+            raise ConfigError(msg)
+        return self._group
+
+
+class _Tasks:
+    """A task group that ends with its block instead of waiting, and adds nothing to what the block raises."""
+
+    async def __aenter__(self) -> TaskGroup:
+        self._group = await anyio.create_task_group().__aenter__()
+        return self._group
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> bool | None:
+        group = self._group
+        group.cancel_scope.cancel()
+        if exc is None or _is_cancelled(exc):
+            return await group.__aexit__(exc_type, exc, tb)
+        await group.__aexit__(None, None, None)
+        return False
+
+
+def _is_cancelled(exc: BaseException) -> bool:
+    cancelled = anyio.get_cancelled_exc_class()
+    if isinstance(exc, BaseExceptionGroup):
+        return exc.subgroup(cancelled) is not None
+    return isinstance(exc, cancelled)
+
+
+async def sleep_until(when: float) -> None:
+    """Return when the loop's clock reads `when`, never if that is infinite; always a checkpoint.
+
+    Unlike anyio's own it does not add up to another number than `when`.
+    """
+    if when <= anyio.current_time():
+        await anyio.lowlevel.checkpoint()
+        return
+    with anyio.CancelScope(deadline=when):
+        await anyio.sleep_forever()
+
+
+class Timetable:
+    """Calls synchronous functions at their time, those of one time in the order they were entered."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._entries: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._news = anyio.Event()
+
+    def enter(self, when: float, call: Callable[[], None]) -> None:
+        """Call `call` when the loop's clock reads `when`: in this call if that is now, never if it is infinite."""
+        if when == math.inf:
+            return
+        if when <= anyio.current_time() and (not self._entries or when < self._entries[0][0]):
+            call()
+            return
+        heapq.heappush(self._entries, (when, next(self._order), call))
+        self._news.set()
+
+    async def run(self) -> None:
+        """Keep the times; never ends by itself."""
+        while True:
+            self._news = anyio.Event()
+            when = self._entries[0][0] if self._entries else math.inf
+            if when > anyio.current_time():
+                with anyio.CancelScope(deadline=when):
+                    await self._news.wait()
+                continue
+            heapq.heappop(self._entries)[2]()
