@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import anyio
 
 from racer.abc import Stage
 from racer.errors import ErrorType, NetworkError, TransportBusy, TransportError
 from racer.scheduling import Lane, Schedule
-from transports._net.addresses import Candidates, family_of, host_port
-from transports._net.resolve import Answer
+from transports._net.addresses import Candidates, host_port
+from transports._net.resolve import Answer, flaw_of, says_no_such_name
 from transports._net.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -27,13 +26,6 @@ __all__ = ("Dial", "connect_name")
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
-
-# What a resolver says of a name that does not exist, or not in this family. Not every system has every number.
-_NO_SUCH_NAME: Final = frozenset(
-    getattr(socket, number)
-    for number in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")
-    if hasattr(socket, number)
-)
 
 
 class Dial(Protocol[_T_co]):
@@ -201,7 +193,7 @@ class _Race(Generic[_T]):
             self._tasks.start_soon(self._decide, name=f"connect to {self._name}")
 
     def _take(self, answer: Answer) -> None:
-        error = answer.error or _flaw(self._name, answer)
+        error = answer.error or flaw_of(self._name, answer)
         if error is not None:
             self._lookup_errors.append(error)
         addresses = answer.addresses if error is None else ()
@@ -287,24 +279,10 @@ class _Race(Generic[_T]):
             return _lookup_error(self._name, self._lookup_errors)
         failures = [self._failures[index] for index in sorted(self._failures)]
         # A family the name does not have is no news where another one was tried.
-        also = [
-            exc
-            for exc in self._lookup_errors
-            if not (isinstance(exc, socket.gaierror) and exc.errno in _NO_SUCH_NAME)
-        ]
+        also = [exc for exc in self._lookup_errors if not says_no_such_name(exc)]
         if len(failures) == 1 and not also:
             return failures[0]
         return _all_failed(host_port(self._name, self._port), failures, also)
-
-
-def _flaw(name: str, answer: Answer) -> NetworkError | None:
-    """Return what is wrong with an answer; a resolver is somebody else's code, and its words come from afar."""
-    for address in answer.addresses:
-        if family_of(address) not in answer.families:
-            wanted = " or ".join(family.value for family in answer.families)
-            msg = f"the answer for {name} has {address[:80]!r} in it, which is no {wanted} address"
-            return NetworkError(msg, stage=Stage.RESOLVE, error_type=ErrorType.DNS_FAILURE)
-    return None
 
 
 def _all_failed(

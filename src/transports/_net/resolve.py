@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 import anyio.lowlevel
 
-from racer.errors import Stage, TransportBusy, TransportError
-from transports._net.addresses import Family
+from racer.errors import ErrorType, NetworkError, Stage, TransportBusy, TransportError
+from transports._net.addresses import Family, family_of
 from transports._net.lookups import LookupThreads
 from transports._net.wakeup import Wakeup
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from transports._net.lookups import Lookup
 
-__all__ = ("Answer", "Resolver", "SystemResolver")
+__all__ = ("Answer", "Resolver", "SystemResolver", "flaw_of", "says_no_such_name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,29 @@ class Answer:
     families: tuple[Family, ...]
     addresses: tuple[str, ...] = ()
     error: OSError | TransportError | None = None
+
+
+def flaw_of(name: str, answer: Answer) -> NetworkError | None:
+    """Return what is wrong with an answer, if anything: a resolver may be anybody's, and its words come from afar."""
+    for address in answer.addresses:
+        if family_of(address) not in answer.families:
+            wanted = " or ".join(family.value for family in answer.families)
+            msg = f"the answer for {name} has {address[:80]!r} in it, which is no {wanted} address"
+            return NetworkError(msg, stage=Stage.RESOLVE, error_type=ErrorType.DNS_FAILURE)
+    return None
+
+
+def says_no_such_name(error: BaseException) -> bool:
+    """Return whether a resolver's error is an answer: there is no such name, or not in this family."""
+    return isinstance(error, socket.gaierror) and error.errno in _NO_SUCH_NAME
+
+
+# Not every system has every number.
+_NO_SUCH_NAME: Final = frozenset(
+    getattr(socket, number)
+    for number in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")
+    if hasattr(socket, number)
+)
 
 
 class Resolver(Protocol):

@@ -18,7 +18,7 @@ from transports._net.addresses import Family, family_of, host_port
 if TYPE_CHECKING:
     from anyio.abc import SocketStream
 
-__all__ = ("connect_socket", "wrap_socket")
+__all__ = ("bind_socket", "connect_socket", "named_error", "socket_address", "wrap_socket")
 
 _UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR})
 
@@ -59,8 +59,8 @@ async def connect_socket(
         sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if local_address is not None:
-            _bind(sock, local_address, local_port)
-        code = sock.connect_ex(_socket_address(address, port))
+            bind_socket(sock, local_address, local_port)
+        code = sock.connect_ex(socket_address(address, port))
         if code in _UNDER_WAY:
             await anyio.wait_writable(sock)
             code = 0
@@ -70,7 +70,7 @@ async def connect_socket(
     except OSError as exc:
         if sock is not None:
             sock.close()
-        raise _named(exc, host_port(address, port)) from exc.__cause__
+        raise named_error(exc, host_port(address, port)) from exc.__cause__
     except BaseException:
         if sock is not None:
             sock.close()
@@ -97,13 +97,18 @@ async def wrap_socket(sock: socket.socket, *, peer: str = "the peer") -> SocketS
         sock.close()
         # ValueError is anyio's word for a socket that has lost its peer.
         reset = OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-        raise _named(exc if isinstance(exc, OSError) else reset, peer) from exc
+        raise named_error(exc if isinstance(exc, OSError) else reset, peer) from exc
     except BaseException:
         sock.close()
         raise
 
 
-def _socket_address(address: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+def socket_address(address: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+    """Return an IP address and port as the socket module wants them.
+
+    Raises:
+        OSError: its scope names no interface of this machine.
+    """
     if ":" not in address:
         return address, port
     bare, _, scope = address.partition("%")
@@ -121,13 +126,18 @@ def _interface(scope: str) -> int:
         raise OSError(errno.EADDRNOTAVAIL, msg) from exc
 
 
-def _bind(sock: socket.socket, address: str, port: int) -> None:
+def bind_socket(sock: socket.socket, address: str, port: int) -> None:
+    """Bind to an IP address of this machine; port 0 leaves the port to the system.
+
+    Raises:
+        OSError: the address is not of this machine, or the port is taken; says which address.
+    """
     if sys.platform == "linux" and not port:
         # Choosing the port only when the peer is known lets one local address have more than 28,000 connections.
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
     try:
-        sock.bind(_socket_address(address, port))
+        sock.bind(socket_address(address, port))
     except OSError as exc:
         msg = f"cannot connect from {address}: {exc.strerror}"
         raise OSError(exc.errno, msg) from exc
@@ -152,7 +162,7 @@ def _check_connected(sock: socket.socket, code: int) -> None:
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
 
-def _named(exc: OSError, peer: str) -> OSError:
+def named_error(exc: OSError, peer: str) -> OSError:
     """Return the same error with the peer in its text, of the class that fits its errno."""
     text = f"could not connect to {peer}: {exc.strerror or exc}"
     return OSError(text) if exc.errno is None else OSError(exc.errno, text)

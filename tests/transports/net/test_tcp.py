@@ -122,7 +122,7 @@ async def test_an_interface_that_does_not_exist_leads_to_no_host() -> None:
     [("fe80::1%7", 7), ("fe80::1%99999999999999999999", 0xFFFF_FFFF), ("fe80::1", 0)],
 )
 def test_the_number_of_an_interface_fits_the_system(address: str, number: int) -> None:
-    assert tcp._socket_address(address, 9) == ("fe80::1", 9, 0, number)
+    assert tcp.socket_address(address, 9) == ("fe80::1", 9, 0, number)
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.1", ""])
