@@ -133,9 +133,11 @@ class Run:
     async def run(self) -> None:
         """Run to the end, cleanup included. An `Exception` becomes the attempt's failure (R15)."""
         try:
-            with self._scope:
-                await self._reach()
-                self._arrive()
+            # A race may be over before its attempts first run: then their guests are not even asked (R5).
+            if self.is_undecided:
+                with self._scope:
+                    await self._reach()
+                    self._arrive()
         except Exception as exc:  # noqa: BLE001 - the attempt's border: whatever a guest raises is its failure
             # Without this frame and the next, which lead back to the race (R13).
             self._fail(exc.with_traceback(_without_ours(exc)))

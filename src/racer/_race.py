@@ -126,6 +126,7 @@ class Race:
             msg = "a race can be entered only once; make another with Dialer.race()"
             raise RuntimeError(msg)
         await self._host.ensure()
+        await anyio.lowlevel.checkpoint_if_cancelled()
         self._begin()
         return self
 
@@ -180,6 +181,7 @@ class Race:
         Raises:
             NoTransports, AllAttemptsFailed, DialTimeout, DialerClosed: no winner.
         """
+        await anyio.lowlevel.checkpoint_if_cancelled()  # who has gone already dials nobody
         self._begin()
         try:
             finisher = await self._next()
@@ -215,12 +217,19 @@ class Race:
         ]
         self._schedule = Schedule(lanes, now=now, timeout=self._timeout)
         self._host.enter_race(self)
-        if not self._contexts.has(self._target):
-            # Reading the trust store takes as long as a near connection: let both go on side by side.
-            self._host.start_in(
-                contextvars.Context(), self._contexts.get, self._target, name="racer trust store"
-            )
-        self._start_due(now)
+        try:
+            if not self._contexts.has(self._target):
+                # Reading the trust store takes as long as a near connection: let both go on side by side.
+                self._host.start_in(
+                    contextvars.Context(),
+                    self._contexts.get,
+                    self._target,
+                    name="racer trust store",
+                )
+            self._start_due(now)
+        except BaseException:
+            self._finish(Outcome.CANCELLED)
+            raise
 
     def _start_due(self, now: float) -> None:
         while due := self._schedule.start_due(now):

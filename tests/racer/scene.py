@@ -96,9 +96,9 @@ class Scene:
     def __init__(self, *entrants: Entrant | Guest, **options: Any) -> None:
         self.spans = Spans()
         # An empty resource: finding out about the machine takes a thread each time.
-        provider = TracerProvider(resource=Resource({}), shutdown_on_exit=False)
-        provider.add_span_processor(self.spans)
-        self.dialer = Dialer(entrants, tracer_provider=provider, **options)
+        self.provider = TracerProvider(resource=Resource({}), shutdown_on_exit=False)
+        self.provider.add_span_processor(self.spans)
+        self.dialer = Dialer(entrants, tracer_provider=self.provider, **options)
         self.guests: list[Any] = [
             one.transport if isinstance(one, Entrant) else one for one in entrants
         ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from racer import Entrant
+from racer import Entrant, Outcome
 from racer.abc import Traits
 from racer.errors import AllAttemptsFailed, DialError, DialTimeout
 from racer.testing import (
@@ -280,6 +280,51 @@ async def test_on_real_clocks_too() -> None:
         return Scene(Acting("a", act), Acting("b", act), ScriptedTransport("c", hangs()))
 
     await sweep(make, dials)
+
+
+# --- the instant of the win -------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_cancellation_in_the_instant_of_the_win_goes_on_and_the_winner_is_closed() -> None:
+    scopes: list[anyio.CancelScope] = []
+
+    async def win(guest: Acting) -> MemoryStream:
+        await anyio.sleep(1.0)
+        return guest.stream()
+
+    async def cancel_the_caller(guest: Acting) -> None:
+        await anyio.sleep(1.0)
+        scopes[-1].cancel()
+
+    async with Scene(Acting("a", win), Acting("b", win), Acting("c", cancel_the_caller)) as scene:
+        for _ in range(20):
+            with anyio.CancelScope() as scope:
+                scopes.append(scope)
+                await scene.dial()
+                pytest.fail("returned")
+            assert scope.cancelled_caught
+            await scene.assert_clean()
+            last = scene.dialer.status()["a"].last
+            assert last is not None
+            assert last.outcome is Outcome.CANCELLED
+
+
+@virtual_time
+async def test_a_dial_that_is_cancelled_before_it_begins_asks_no_guest_for_anything() -> None:
+    async with Scene(ScriptedTransport("a"), ScriptedTransport("b")) as scene:
+        await dials(scene)
+        asked = [len(guest.attempts) for guest in scene.guests]
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await scene.dial()
+            pytest.fail("returned")
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            async with scene.dialer.race(HOST, 80):
+                pytest.fail("entered")
+        await scene.assert_clean()
+        assert [len(guest.attempts) for guest in scene.guests] == asked
 
 
 # --- asyncio's own timeouts around the win ----------------------------------------------------------

@@ -244,6 +244,17 @@ async def test_leaving_before_anything_was_handed_out() -> None:
         await scene.assert_clean()
 
 
+async def test_a_race_that_is_left_at_once_asks_no_guest_for_anything() -> None:
+    async with scene_of((wins(), 0), (hangs(), 0)) as scene:
+        async with race_in(scene):
+            pass
+        assert {
+            entrant.last and entrant.last.outcome for entrant in scene.dialer.status().entrants
+        } == {Outcome.CANCELLED}
+        await scene.assert_clean()
+        assert began(scene) == {}
+
+
 async def test_who_gives_up_waiting_may_ask_again() -> None:
     """Also when the patience ended in the very instant in which something had arrived."""
     async with scene_of((wins(1.0), 0)) as scene:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from opentelemetry.sdk.trace import SpanProcessor
 
 from racer import Entrant, Outcome
 from racer.abc import Progress, Traits
@@ -313,6 +314,49 @@ async def test_progress_told_after_the_verdict_is_no_news() -> None:
             attempt = connection.report["loser"]
             assert (attempt.stage, attempt.peer) == (Stage.CONNECT, None)
         await scene.assert_clean()
+
+
+# --- a guest that is replaced under a race --------------------------------------------------------
+
+
+async def test_a_replaced_guest_is_closed_after_its_last_attempt_whatever_came_of_it() -> None:
+    """Its stream won, arrived too late, failed a check, was cancelled: each gives the guest back."""
+
+    async def check(stream: Any) -> bool:
+        return bool(stream.name != "refused")
+
+    scripts = {"won": wins(1), "late": wins(1), "refused": wins(1), "hangs": hangs(), "f": fails()}
+    everyone = {name: ScriptedTransport(name, script) for name, script in scripts.items()}
+    async with Scene(*everyone.values()) as scene:
+        connection = await scene.dial(check=check)
+        for name in everyone:
+            scene.dialer.replace(name, ScriptedTransport(name))
+        await anyio.sleep(1)
+        closed = {name: guest.closed_at for name, guest in everyone.items()}
+        assert closed == {"won": [], "late": [1], "refused": [1], "hangs": [1], "f": [1]}
+        await connection.aclose()
+        await anyio.sleep(1)
+        assert everyone["won"].closed_at == [2]
+
+
+# --- telemetry that breaks ------------------------------------------------------------------------
+
+
+async def test_a_span_processor_that_breaks_as_the_race_begins_leaves_no_race_behind() -> None:
+    class Broken(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            if span.attributes.get("racer.transport") == "b":
+                raise LookupError("broken")
+
+    async with Scene(ScriptedTransport("a", wins(1)), ScriptedTransport("b", wins(1))) as scene:
+        scene.provider.add_span_processor(Broken())
+        with pytest.raises(LookupError):
+            await scene.dial()
+        await scene.settle()
+        assert scene.dialer.status().races == 0
+        assert scene.open_streams == []
+        scene.spans.started.remove("racer.attempt")  # the one that broke
+        scene.spans.assert_all_ended()
 
 
 # --- limits ---------------------------------------------------------------------------------------
