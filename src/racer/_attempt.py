@@ -161,9 +161,10 @@ class Run:
         self.stage = Stage.CONNECT
         if isinstance(guest, RequestTransport):
             scheme = "https" if self._target.tls else "http"
-            self._held = await guest.prepare(Origin(scheme, self._target.host, self._target.port))
-            if self._held is None:
-                msg = "prepare() returned None instead of a route"
+            route: Any = await guest.prepare(Origin(scheme, self._target.host, self._target.port))
+            self._held = route if hasattr(route, "aclose") else None
+            if self._held is None or not hasattr(route, "handle"):
+                msg = f"prepare() returned {type(route).__name__} instead of a RequestRoute"
                 raise TransportCrashed(msg)
             return
         assert isinstance(guest, Transport)

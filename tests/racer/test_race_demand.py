@@ -23,6 +23,7 @@ from racer.testing import (
     ScriptedTransport,
     fails,
     hangs,
+    returns,
     wins,
 )
 from tests.racer.scene import HOST, Acting, Scene
@@ -439,4 +440,20 @@ async def test_a_race_of_any_kind_gives_streams_and_routes() -> None:
             assert race.report["direct"].outcome is Outcome.INELIGIBLE
         async with await scene.dial() as stream:
             assert stream.report["amp"].outcome is Outcome.INELIGIBLE
+        await scene.assert_clean()
+
+
+@pytest.mark.parametrize("wrong", [None, 42, "a route"])
+async def test_what_is_no_route_is_a_bug_of_its_guest(wrong: object) -> None:
+    async def answer(request: object) -> object:
+        return request
+
+    broken = ScriptedRequestTransport("broken", returns(wrong), answer=answer)
+    async with Scene(broken) as scene:
+        async with race_in(scene, kind="request") as race:
+            with pytest.raises(
+                AllAttemptsFailed, match=f"prepare.. returned {type(wrong).__name__}"
+            ):
+                await anext(race)
+            assert race.report["broken"].error_type == "crashed"
         await scene.assert_clean()
