@@ -25,7 +25,7 @@ race: $(STAMP) ## watch a race: several transports against a censored network on
 	@$(BIN)/python -m benchmarks.demo $(ARGS)
 
 test: $(STAMP) ## run the tests (below five minutes)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(STAMP) ## check format, style, types and who imports whom
 	@$(BIN)/ruff format --check

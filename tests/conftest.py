@@ -8,6 +8,7 @@ import ipaddress
 import os
 import socket
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,6 +198,7 @@ def _watched(sleep: Callable[..., Awaitable[Any]], waits: list[str]) -> Callable
 @pytest.fixture(autouse=True, scope="session")
 def no_blocking_calls() -> Iterator[None]:
     """Let a blocking call under a frame of ours raise where an asyncio loop runs."""
+    tempfile.gettempdir()  # tries out folders once a process, on behalf of whichever test comes first
     detector = BlockBuster(["racer", "transports"], excluded_modules=["racer.testing"])
     detector.activate()
     yield
