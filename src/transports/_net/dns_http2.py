@@ -66,6 +66,7 @@ class HTTP2Exchange:
         Raises:
             RemoteProtocolError: it is not HTTP/2, too long, or no answer.
         """
+        self._response.count(len(data))
         try:
             events = self._http.receive_data(data)
         except h2.exceptions.ProtocolError as exc:
@@ -91,10 +92,6 @@ class HTTP2Exchange:
                 self._response.add(data or b"")  # far less than a window may come
             case h2.events.StreamEnded():
                 self._response.is_complete = True
-            case h2.events.ConnectionTerminated(error_code=0, last_stream_id=int(last)) if (
-                last >= _STREAM
-            ):
-                pass  # it wants no further requests
             case (
                 h2.events.StreamReset(error_code=code)
                 | h2.events.ConnectionTerminated(error_code=code)

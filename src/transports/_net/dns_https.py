@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
 import h11
@@ -17,16 +18,14 @@ __all__ = ("MESSAGE_TYPE", "HTTP1Exchange", "HTTPExchange", "Response", "http2_e
 
 MESSAGE_TYPE: Final = "application/dns-message"
 
+_MAX_RECEIVED: Final = 131_072  # octets, with all that goes around an answer
+
 
 class HTTPExchange(Machine, Protocol):
     """A request on its way out, and its response on the way in; the response's parts are bounded."""
 
     def receive_eof(self) -> None:
-        """Learn that the peer sends no more.
-
-        Raises:
-            RemoteProtocolError: it should have.
-        """
+        """Learn that the peer sends no more, be the response complete or not."""
 
     def message(self) -> bytes:
         """Return the DNS message in the response, once done."""
@@ -43,6 +42,18 @@ class Response:
         """Begin with nothing."""
         self.is_complete = False
         self._body = bytearray()
+        self._left = _MAX_RECEIVED
+
+    def count(self, octets: int) -> None:
+        """Learn that so many more have come, of whatever kind.
+
+        Raises:
+            RemoteProtocolError: they are too many.
+        """
+        self._left -= octets
+        if self._left < 0:
+            msg = f"it sent more than {_MAX_RECEIVED} octets"
+            raise RemoteProtocolError(msg)
 
     def begin(self, status: str, headers: Iterable[tuple[str, str]]) -> None:
         """Take the head: the status code, names in lower case, and values.
@@ -117,6 +128,20 @@ class HTTP1Exchange:
         Raises:
             RemoteProtocolError: it is not HTTP, or too long.
         """
+        self._response.count(len(data))
+        if data:  # to h11, none means the end
+            self._receive(data)
+
+    def receive_eof(self) -> None:
+        """As `HTTPExchange.receive_eof`: without a length, that is the body's end (RFC 9112 §6.3)."""
+        with contextlib.suppress(RemoteProtocolError):  # it is not, which shows
+            self._receive(b"")
+
+    def message(self) -> bytes:
+        """As `HTTPExchange.message`."""
+        return self._response.message()
+
+    def _receive(self, data: bytes) -> None:
         try:
             self._http.receive_data(data)
             while not self.is_done:
@@ -127,14 +152,6 @@ class HTTP1Exchange:
         except h11.RemoteProtocolError as exc:
             msg = f"it does not speak HTTP: {exc}"
             raise RemoteProtocolError(msg) from exc
-
-    def receive_eof(self) -> None:
-        """As `HTTPExchange.receive_eof`: without a length, that is the body's end (RFC 9112 §6.3)."""
-        self.receive_data(b"")
-
-    def message(self) -> bytes:
-        """As `HTTPExchange.message`."""
-        return self._response.message()
 
     def _take(self, event: object) -> None:
         if isinstance(event, h11.Response):
