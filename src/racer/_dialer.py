@@ -283,7 +283,8 @@ class Dialer:
         """End: races under way fail, guests say goodbye, what is being closed is closed; within 3 s whatever they do.
 
         May be called twice. Connections that were handed out belong to their holders, but those that ride on a guest's
-        session end with it.
+        session end with it. From within an attempt, a `check` or a guest's task it only begins the end, of which they
+        are a part.
 
         Raises:
             WrongLoop: bound to another loop.

@@ -20,7 +20,7 @@ from racer import abc
 from racer._cleanup import Cleanups
 from racer._closing import Closer, close_at_once, say_goodbye
 from racer._logs import log_error
-from racer._loops import call_soon, current_loop, is_closed_loop
+from racer._loops import call_soon, current_loop, is_closed_loop, runs_below
 from racer.errors import DialerClosed, WrongLoop
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class LoopHost(abc.Host):
         self._races: dict[Abortable, None] = {}
         self._running: dict[int, str] = {}
         self._last_id = 0
+        self._keeper = 0
 
     @property
     def tracer(self) -> Tracer:
@@ -314,9 +315,7 @@ class LoopHost(abc.Host):
     ) -> Closer | None:
         """Take over `resource` and close it, bounded; synchronous. After the host's end it is closed by force."""
         if self._group is None:
-            loop = self._loop() if self._loop is not None else None
-            if loop is not None:
-                _spawn(loop, partial(close_at_once, resource), f"racer close {transport_name}")
+            self._close_alone(resource, transport_name)
             return None
         closer = Closer(self.cleanups, resource, transport_name)
         self.start_in(context, closer.run, name=f"racer close {transport_name}")
@@ -334,9 +333,14 @@ class LoopHost(abc.Host):
             # The loop's bare callback, which this is, may start no task of anyio's: the keeper does.
             self._dropped.append((resource, transport_name, release))
             self._wake_keeper()
-        else:
-            self.close_soon(resource, transport_name, contextvars.Context())
+        else:  # nor may the keeper on its way out, which looks here once more or not at all
+            self._close_alone(resource, transport_name)
             release()
+
+    def _close_alone(self, resource: Closable, transport_name: str) -> None:
+        loop = self._loop() if self._loop is not None else None
+        if loop is not None:
+            _spawn(loop, partial(close_at_once, resource), f"racer close {transport_name}")
 
     def _take_dropped(self) -> None:
         dropped, self._dropped = self._dropped, []
@@ -368,7 +372,8 @@ class LoopHost(abc.Host):
     async def aclose(self) -> None:
         """End: guests say goodbye, streams are closed; returns within `END_TIMEOUT` also under cancellation.
 
-        May be called twice; the second call waits for the first.
+        May be called twice; the second call waits for the first. Called in a task that lives here, or below one, it
+        only begins the end, of which that task's own is a part.
 
         Raises:
             WrongLoop: bound elsewhere.
@@ -384,6 +389,9 @@ class LoopHost(abc.Host):
             self._state = _State.CLOSING
             self._abort_races("the dialer was closed")
             self._wake_keeper()
+        if runs_below(self._keeper):
+            await anyio.lowlevel.checkpoint()
+            return
         with anyio.move_on_after(END_TIMEOUT, shield=True) as scope:
             await ended.wait()
         if scope.cancelled_caught:
@@ -394,6 +402,7 @@ class LoopHost(abc.Host):
 
     async def _keep(self) -> None:
         """Own the task group until the end is asked for, or the loop ends."""
+        self._keeper = anyio.get_current_task().id
         try:
             async with anyio.create_task_group() as group:
                 self._group = group

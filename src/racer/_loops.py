@@ -1,15 +1,16 @@
-"""Which event loop runs here, whether one is gone, and how to reach one from anywhere."""
+"""Which event loop and task run here, whether a loop is gone, and how to reach one from anywhere."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVarTuple
 
+import anyio
 from anyio.lowlevel import current_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("call_soon", "current_loop", "is_closed_loop")
+__all__ = ("call_soon", "current_loop", "is_closed_loop", "runs_below")
 
 _Args = TypeVarTuple("_Args")
 
@@ -27,6 +28,15 @@ def is_closed_loop(loop: object) -> bool:
     """Return whether an asyncio loop was closed, by whatever means. A trio run always ends its tasks itself."""
     is_closed = getattr(loop, "is_closed", None)
     return bool(is_closed is not None and is_closed())
+
+
+def runs_below(task_id: int) -> bool:
+    """Return whether the running task is a child of the one of that id, or a child's child; for rare moments."""
+    parents = {task.id: task.parent_id for task in anyio.get_running_tasks()}
+    above = anyio.get_current_task().parent_id
+    while above is not None and above != task_id:
+        above = parents.get(above)
+    return above is not None
 
 
 def call_soon(loop: object, fn: Callable[[*_Args], object], *args: *_Args) -> bool:

@@ -288,6 +288,39 @@ async def test_closing_does_not_wait_for_an_attempt_that_will_not_end(
     ]
 
 
+# --- closed from within ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["check", "below-a-check", "driver", "goodbye"])
+async def test_a_task_of_the_dialers_own_begins_its_end_and_does_not_wait_for_it(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def close(*_: object) -> None:
+        await dialer.aclose()
+
+    async def close_below(*_: object) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(dialer.aclose)
+
+    guest = Hosted(
+        "hosted",
+        hangs() if where == "driver" else wins(),
+        driver=close if where == "driver" else None,
+        goodbye=close if where == "goodbye" else None,
+    )
+    dialer = racer.Dialer([guest])
+    if where == "goodbye":
+        await (await dialer.dial(HOST)).aclose()
+    else:
+        with pytest.raises(DialerClosed, match="the dialer was closed"):
+            await dialer.dial(HOST, check=close if where == "check" else close_below)
+    await dialer.aclose()
+    assert anyio.current_time() == 0
+    assert guest.diary == [("aclose", 0.0)]
+    guest.ledger.assert_all_closed()
+    assert messages(caplog) == []
+
+
 # --- dropped open ---------------------------------------------------------------------------
 
 
@@ -352,6 +385,21 @@ async def test_what_another_thread_drops_is_closed_by_the_loop() -> None:
         await anyio.to_thread.run_sync(drop, held)
     await settle()
     assert len(guest.closed_at) == 1
+
+
+async def test_a_connection_that_is_dropped_while_its_dialer_says_goodbye_is_closed_all_the_same() -> (
+    None
+):
+    guest = ScriptedTransport("plain", lifecycle=Lifecycle(aclose_takes=0.5))
+    dialer = racer.Dialer([guest])
+    held = [await dialer.dial(HOST)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(dialer.aclose)
+        await anyio.sleep(0.1)
+        with pytest.warns(ResourceWarning, match="<Connection by 'plain'.*without aclose"):
+            drop(held)
+        await settle()
+        guest.ledger.assert_all_closed()
 
 
 async def test_a_connection_that_outlives_its_dialer_is_still_closed_when_it_is_dropped() -> None:
