@@ -7,6 +7,7 @@ end it closes itself, bounded, after its outcome has been told.
 from __future__ import annotations
 
 import logging
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import anyio
@@ -177,9 +178,28 @@ class Run:
             stream = await self._secured(stream, guest)
         if self._check is not None:
             self.stage = Stage.VERIFY
-            if await self._check(stream) is False:
-                msg = "check returned False"
-                raise NotUsable(msg)
+            await self._checked(stream, self._check)
+
+    @staticmethod
+    async def _checked(
+        stream: ByteStream, check: Callable[[ByteStream], Awaitable[bool | None]]
+    ) -> None:
+        """Ask the caller's own check, whose errors are its verdict and no fault of the guest's."""
+        try:
+            answer = check(stream)
+            waits = isawaitable(answer)
+            accepted = await answer if waits else None
+        except TransportError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever it is, it says that the stream does not do
+            msg = "check failed"
+            raise NotUsable(msg) from exc.with_traceback(_without_ours(exc))
+        if not waits:
+            msg = f"check returned {type(answer).__name__}; it has to be a coroutine function"
+            raise NotUsable(msg)
+        if accepted is False:
+            msg = "check returned False"
+            raise NotUsable(msg)
 
     async def _secured(self, stream: ByteStream, guest: Transport) -> ByteStream:
         if guest.traits.tls is TLS.OWN:

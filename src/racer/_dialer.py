@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Final
 
 from racer._connection import Connection
@@ -152,8 +153,8 @@ class Dialer:
             tls: `None` means TLS on port 443 and raw elsewhere; an `ssl.SSLContext` is used as it is.
             alpn: protocols to offer in TLS, most wanted first.
             timeout: seconds for the whole race (R4); `None` for the dialer's.
-            check: a coroutine that is given the stream and may talk on it; raising, or returning `False`, makes the
-                attempt fail as `not_usable`.
+            check: a coroutine function that is given the stream and may talk on it; raising, or returning `False`, makes
+                the attempt fail as `not_usable`, or for the reason that a `TransportError` of its own gives.
             only: names of the entrants that may take part; `None` for all.
             exclude: names of those that may not.
 
@@ -330,7 +331,7 @@ class Dialer:
         elif kind == "request":
             return "gives a byte stream, not responses to requests"
         try:
-            reason = guest.serves(target)
+            reason: object = guest.serves(target)
         except Exception as exc:  # noqa: BLE001 - a guest's bug, which hurts no other
             log_error(
                 logger,
@@ -341,7 +342,13 @@ class Dialer:
                 redacted=self._telemetry.is_redacting,
             )
             return f"its serves() failed: {type(exc).__name__}"
-        return None if reason is None else str(reason)
+        if reason is None or isinstance(reason, str):
+            return reason
+        if iscoroutine(reason):
+            reason.close()
+        told = f"its serves() returned {type(reason).__name__}, not None or a text"
+        logger.error("transport %r: %s", place.name, told)
+        return told
 
     def _chosen(
         self, only: str | Iterable[str] | None, exclude: str | Iterable[str]

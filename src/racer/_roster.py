@@ -71,11 +71,16 @@ class Entrant:
         set_field(self, "start_delay", traits.start_delay if start_delay is None else start_delay)
         set_field(self, "tier", traits.tier if tier is None else tier)
         set_field(self, "name", transport.name if name is None else name)
-        if type(self.name) is not str or not 1 <= len(self.name) <= 100:
-            msg = f"an entrant's name is a text of 1 to 100 characters, not {self.name!r}"
+        if not _is_name(self.name):
+            msg = f"an entrant's name is a text of 1 to 100 characters, not {self.name!r:.120}; all have to be printable"
             raise ConfigError(msg)
         check_delay(self.start_delay, f"start_delay of {self.name!r}")
         check_tier(self.tier)
+
+
+def _is_name(name: object) -> bool:
+    """Whether a name can stand in a log, on a terminal and in telemetry, which takes no lone surrogates."""
+    return type(name) is str and 1 <= len(name) <= 100 and name.isprintable() and not name.isspace()
 
 
 def _check_transport(transport: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from typing import Any
 
 import anyio
@@ -13,7 +14,9 @@ from opentelemetry import trace
 import racer
 from racer.abc import Traits, Transport
 from racer.errors import (
+    AllAttemptsFailed,
     ConfigError,
+    CredentialRejected,
     InvalidTarget,
     NoTransports,
 )
@@ -231,6 +234,80 @@ async def test_only_and_exclude_say_who_may_take_part() -> None:
                     if attempt.transport not in names:
                         assert attempt.outcome == "ineligible"
                         assert attempt.reason == "left out by the caller"
+
+
+class Truthful(ScriptedTransport):
+    def serves(self, target: Any) -> Any:
+        return True
+
+
+class Waiting(ScriptedTransport):
+    async def serves(self, target: Any) -> Any:  # type: ignore[override]
+        return None
+
+
+async def test_an_answer_that_is_no_reason_is_the_guests_mistake(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`True` for "yes, it serves" is the likeliest of them."""
+    async with racer.Dialer([Truthful("a"), Waiting("b")]) as dialer:
+        with pytest.raises(NoTransports) as caught:
+            await dialer.dial(HOST)
+    assert caught.value.report is not None
+    assert [attempt.reason for attempt in caught.value.report.attempts] == [
+        "its serves() returned bool, not None or a text",
+        "its serves() returned coroutine, not None or a text",
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        "transport 'a': its serves() returned bool, not None or a text",
+        "transport 'b': its serves() returned coroutine, not None or a text",
+    ]
+
+
+def _yes(stream: Any) -> Any:
+    return True
+
+
+async def _bug(stream: Any) -> bool:
+    raise KeyError("banner")
+
+
+async def _reset(stream: Any) -> bool:
+    raise ConnectionResetError
+
+
+async def _rejects(stream: Any) -> bool:
+    msg = "not this token"
+    raise CredentialRejected(msg)
+
+
+@pytest.mark.parametrize(
+    ("check", "reason", "words"),
+    [
+        (_yes, "not_usable", "check returned bool; it has to be a coroutine function"),
+        (_bug, "not_usable", "NotUsable: check failed (KeyError: 'banner')"),
+        (_reset, "not_usable", "NotUsable: check failed (ConnectionResetError)"),
+        (_rejects, "credential_rejected", "CredentialRejected: not this token"),
+    ],
+)
+async def test_an_error_of_a_check_is_its_verdict_and_no_crash_of_the_transport(
+    check: Any, reason: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest = ScriptedTransport("a")
+    async with racer.Dialer([guest]) as dialer:
+        with pytest.raises(AllAttemptsFailed) as caught:
+            await dialer.dial(HOST, check=check)
+    attempt = caught.value.report["a"]
+    assert (attempt.stage, attempt.error_type) == ("verify", reason)
+    assert words in attempt.cause
+    assert caplog.records == []
+    files = [
+        frame.filename
+        for error in (attempt.error, attempt.error.__cause__ if attempt.error else None)
+        for frame in traceback.extract_tb(error.__traceback__ if error else None)
+    ]
+    assert set(files) <= {__file__}  # no frame of the race's own is kept (R13)
+    guest.ledger.assert_all_closed()
 
 
 class Broken(ScriptedTransport):

@@ -73,7 +73,7 @@ def test_an_entrant_does_not_change() -> None:
         ],
         *[
             ({"name": bad}, "an entrant's name is a text of 1 to 100 characters")
-            for bad in ("", "x" * 101, 7, b"a")
+            for bad in ("", "x" * 101, 7, b"a", " ", "a\nb", "\x1b[31m", "\ud800")
         ],
     ],
 )
