@@ -212,8 +212,8 @@ class _Conversation:
 
 async def _ask_stream(open_stream: OpenStream, questions: Sequence[Question], tell: Tell) -> None:
     while questions:
-        stream = await open_stream()
         conversation = _Conversation(questions, tell)
+        stream = await open_stream()
         try:
             await drive(conversation, stream)
         except (anyio.EndOfStream, anyio.BrokenResourceError):
