@@ -79,16 +79,16 @@ class LivePicture:
             lines = [*lines[: room - 1], "…" if self._screen.unicode else "..."]
         if (lines, columns) == (self._drawn, self._columns):
             return
-        # Without wrapping a line is one line, however wide this terminal takes its characters to be.
-        self._write(
-            self._back(columns), _NO_WRAP, *(f"{line}{_CLEAR_LINE}\n" for line in lines), _WRAP
-        )
+        # Without wrapping a line is one line, however wide this terminal takes its characters to be. It is cleared
+        # before it is drawn: behind one that fills the window, the last character would go.
+        drawn = (f"{_CLEAR_LINE}{line}\n" for line in lines)
+        self._write(self._back(columns), _NO_WRAP, *drawn, _WRAP, _CLEAR_BELOW)
         self._drawn, self._columns = lines, columns
 
     def end(self, report: RaceReport) -> None:
         """Draw the whole picture in the place of the last, and leave it there."""
-        lines = (f"{line}{_CLEAR_LINE}\n" for line in self._picture(report))
-        self._write(self._back(self._screen.size()[0]), *lines)
+        picture = "\n".join(self._picture(report))
+        self._write(self._back(self._screen.size()[0]), _CLEAR_BELOW, f"{picture}\n")
         self._drawn = []
 
     def _picture(self, report: RaceReport) -> list[str]:
@@ -107,7 +107,7 @@ class LivePicture:
         return _UP.format(len(self._drawn))
 
     def _write(self, *pieces: str) -> None:
-        self._screen.out.write("".join([*pieces, _CLEAR_BELOW]))
+        self._screen.out.write("".join(pieces))
         self._screen.out.flush()
 
 

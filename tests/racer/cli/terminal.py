@@ -89,7 +89,9 @@ class Terminal(io.StringIO):
                 del self.lines[self._row + 1 :]
                 self._obey("", "K")
             case "", "K":
-                self.lines[self._row] = self.lines[self._row][: self._column]
+                # Behind a full line the cursor is still on its last column.
+                column = min(self._column, self.columns - 1)
+                self.lines[self._row] = self.lines[self._row][:column]
             case "?7", "l" | "h":
                 self._wraps = command == "h"
             case _, "m":

@@ -1,0 +1,168 @@
+"""The networks that dialers are sent into: one site, one proxy abroad, and a censor in between."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from benchmarks._names import AskedNames
+from racer import lab
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator
+
+    from anyio.abc import ByteStream
+
+__all__ = ("ADDRESS", "DELAY", "HOST", "JITTER", "KINDS", "PROXY", "Authorities", "Kind", "World")
+
+HOST: Final = "news.example"
+ADDRESS: Final = "192.0.2.7"  # addresses set apart for documentation, RFC 5737
+PROXY: Final = ("203.0.113.9", 1080)
+_FORGED: Final = "198.51.100.66"
+_NAME_SERVER: Final = "192.0.2.53"
+
+DELAY: Final = 0.02
+"""Seconds that a byte takes, each way."""
+JITTER: Final = 0.005
+"""Seconds at most that are added to it."""
+
+_ABROAD: Final = lab.Profile(delay=0.005)  # from the proxy to the site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What is wrong with a network.
+
+    Attributes:
+        name: what tables call it.
+        words: what it does, for people.
+        rules: what its censor does to connections.
+        forges: whether its name server lies about the site.
+        waits: whether only a time limit ends an attempt to go straight there.
+    """
+
+    name: str
+    words: str
+    rules: tuple[lab.Rule, ...] = ()
+    forges: bool = False
+    waits: bool = False
+
+
+KINDS: Final = (
+    Kind(name="clean", words="nothing is in the way"),
+    Kind(
+        name="poisoned-dns",
+        words="the name server lies; at the forged address another certificate answers",
+        forges=True,
+    ),
+    Kind(
+        name="sni-reset",
+        words="connections are reset when TLS names the site",
+        rules=(lab.ResetOnName(names=(HOST,)),),
+    ),
+    Kind(
+        name="refused",
+        words="the site's address refuses connections",
+        rules=(lab.Refuse(address=ADDRESS),),
+    ),
+    Kind(
+        name="blackhole",
+        words="packets to the site's address vanish",
+        rules=(lab.Blackhole(address=ADDRESS),),
+        waits=True,
+    ),
+    Kind(
+        name="hang",
+        words="the site's address accepts connections, and nothing ever comes",
+        rules=(lab.AcceptAndHang(address=ADDRESS),),
+        waits=True,
+    ),
+    Kind(
+        name="throttled",
+        words="1.5 kB/s for each connection to the site's address",
+        rules=(lab.Throttle(address=ADDRESS, rate=1_500),),
+    ),
+)
+
+
+class Authorities:
+    """The one that clients trust, and the one that a forger has."""
+
+    def __init__(self) -> None:
+        self.trusted = lab.Authority()
+        self.forger = lab.Authority()
+        self.client: ssl.SSLContext = self.trusted.client_context()
+
+
+class World:
+    """A network as one client meets it.
+
+    Args:
+        network: where it is.
+        names: how it looks names up.
+        context: whom it trusts.
+        sites: everything that answers for the site.
+
+    """
+
+    def __init__(
+        self,
+        network: lab.Network,
+        names: AskedNames,
+        context: ssl.SSLContext,
+        sites: tuple[lab.Site, ...],
+    ) -> None:
+        self.names = names
+        self.context = context
+        self._network = network
+        self._sites = sites
+
+    async def dial_tcp(self, address: str, port: int) -> ByteStream:
+        """Return a TCP connection that crosses the censored network."""
+        return await self._network.dial_tcp(address, port)
+
+    @property
+    def opened(self) -> int:
+        """How many TCP connections were begun."""
+        return sum(count for (_, port), count in self._network.connects.items() if port != 53)
+
+    @property
+    def reached(self) -> int:
+        """How many connections came as far as somebody who answers for the site, through the proxy included."""
+        return sum(site.connections for site in self._sites)
+
+    @classmethod
+    @asynccontextmanager
+    async def of(
+        cls, kind: Kind, authorities: Authorities, *, seed: int, in_memory: bool = False
+    ) -> AsyncIterator[World]:
+        """Run such a network while the context lasts; the same seed gives the same one.
+
+        Args:
+            kind: what is wrong with it.
+            authorities: who makes its certificates.
+            seed: of its dice.
+            in_memory: whether to do without sockets, for virtual clocks.
+        """
+        link = lab.Profile(delay=DELAY, jitter=JITTER)
+        home = lab.Network(seed=seed, up=link, down=link, in_memory=in_memory)
+        abroad = lab.Network(seed=seed, up=_ABROAD, down=_ABROAD, in_memory=in_memory)
+        async with abroad, home:
+            home.rules += kind.rules
+            proxy = lab.Socks5Proxy(connect=abroad.connector())
+            # What a forger has is a certificate for the name, from an authority of its own.
+            forged = await authorities.forger.make_server_context(HOST)
+            sites = (
+                await abroad.add_site(HOST, ADDRESS, authority=authorities.trusted),
+                await home.add_site(HOST, ADDRESS, authority=authorities.trusted),
+                await home.add_site("forged.example", _FORGED, context=forged),
+            )
+            await home.add_site(
+                "proxy.example", PROXY[0], port=PROXY[1], handler=proxy.serve_stream
+            )
+            zone = await home.add_name_server("ns.example", _NAME_SERVER)
+            if kind.forges:
+                zone.rules.append(lab.Forge(name=HOST, addresses=(_FORGED,)))
+            yield cls(home, AskedNames(home, _NAME_SERVER), authorities.client, sites)
