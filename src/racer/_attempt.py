@@ -49,6 +49,7 @@ class Run:
 
     Attributes:
         place: the entrant's.
+        target: what it is to reach.
         index: its lane in the schedule.
         outcome: fixed once, by the attempt or by the race; `None` while undecided.
         has_arrived: whether a finisher lies in `resource`, to be taken or closed by the race.
@@ -74,6 +75,7 @@ class Run:
     ) -> None:
         """Begin as undecided; nothing runs yet."""
         self.place = place
+        self.target = target
         self.index = index
         self.lease = lease
         self.trace = trace
@@ -86,7 +88,6 @@ class Run:
         self.stage = Stage.START
         self.peer: str | None = None
         self.started_at = self.decided_at = now
-        self._target = target
         self._check = check
         self._contexts = contexts
         self._host = host
@@ -161,20 +162,20 @@ class Run:
         guest = lodger.guest
         self.stage = Stage.CONNECT
         if isinstance(guest, RequestTransport):
-            scheme = "https" if self._target.tls else "http"
-            route: Any = await guest.prepare(Origin(scheme, self._target.host, self._target.port))
+            scheme = "https" if self.target.tls else "http"
+            route: Any = await guest.prepare(Origin(scheme, self.target.host, self.target.port))
             self._held = route if hasattr(route, "aclose") else None
             if self._held is None or not hasattr(route, "handle"):
                 msg = f"prepare() returned {type(route).__name__} instead of a RequestRoute"
                 raise TransportCrashed(msg)
             return
         assert isinstance(guest, Transport)
-        stream: Any = await guest.connect(self._target, _Progress(self))
+        stream: Any = await guest.connect(self.target, _Progress(self))
         self._held = stream if hasattr(stream, "aclose") else None
         if not _is_stream(stream):
             msg = f"connect() returned {type(stream).__name__} instead of an anyio ByteStream"
             raise TransportCrashed(msg)
-        if self._target.tls is not False:
+        if self.target.tls is not False:
             stream = await self._secured(stream, guest)
         if self._check is not None:
             self.stage = Stage.VERIFY
@@ -204,12 +205,12 @@ class Run:
     async def _secured(self, stream: ByteStream, guest: Transport) -> ByteStream:
         if guest.traits.tls is TLS.OWN:
             self.stage = Stage.VERIFY
-            _tls.demand_tls(stream, self._target)
+            _tls.demand_tls(stream, self.target)
             return stream
         self.stage = Stage.TLS
         # A failed or cancelled wrap leaves the raw stream held here, and so closed at the end.
         self._held = secured = await _tls.wrap(
-            stream, self._target, await self._contexts.get(self._target)
+            stream, self.target, await self._contexts.get(self.target)
         )
         return secured
 
@@ -237,7 +238,8 @@ class Run:
     def fail_at_once(self, exc: TransportError, now: float) -> None:
         """Fail without ever having run."""
         self.error = exc
-        self.stage = Stage.START
+        self.stage = exc.stage = Stage.START
+        exc.transport = self.place.name
         self.decided_at = now
         self.outcome = Outcome.CONNECT_FAILED
         self._settle = None

@@ -215,9 +215,11 @@ class Dialer:
             raise ConfigError(msg)
         chosen = self._chosen(only, exclude)
         self._host.check()
-        places = [
-            (place, self._reason_against(place, target, kind, chosen)) for place in self._roster
-        ]
+
+        def reason_against(place: Place) -> str | None:
+            return self._reason_against(place, target, kind, chosen)
+
+        places = [(place, reason_against(place)) for place in self._roster]
         return Race(
             owner=self,
             host=self._host,
@@ -228,12 +230,14 @@ class Dialer:
             check=check,
             contexts=self._contexts,
             telemetry=self._telemetry,
+            reason_against=reason_against,
         )
 
     def replace(self, name: str, transport: Guest) -> None:
         """Put another transport into the place of the entrant `name`, from the next attempt on.
 
-        Attempts under way, and connections that came of the old one, keep it; it is closed after the last of them.
+        Attempts under way, and connections that came of the old one, keep it; it is closed after the last of them. In
+        races under way an attempt by the new one fails as `not_usable` if it does not serve what they are about.
 
         Raises:
             ConfigError: no such entrant, or not a transport.

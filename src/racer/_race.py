@@ -17,6 +17,7 @@ import anyio
 from racer._attempt import Run, is_crash, log_crash
 from racer._connection import Connection, ReportBox, RoutedConnection
 from racer._logs import log_error
+from racer._nesting import endless, enter
 from racer._report import Outcome, RaceReport
 from racer._schedule import Lane, Schedule
 from racer._verdict import attempt_of, drop_tracebacks, fate_of, idle, remembered
@@ -27,6 +28,7 @@ from racer.errors import (
     DialError,
     DialTimeout,
     NoTransports,
+    NotUsable,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from racer._spans import Telemetry
     from racer._target import Target
     from racer._tls import Contexts
+    from racer.errors import TransportError
 
 __all__ = ("Finisher", "Race")
 
@@ -75,6 +78,7 @@ class Race:
         check: Callable[[ByteStream], Awaitable[bool | None]] | None,
         contexts: Contexts,
         telemetry: Telemetry,
+        reason_against: Callable[[Place], str | None],
     ) -> None:
         """Keep the arguments; nothing starts before the race is entered."""
         self._owner = owner
@@ -85,7 +89,9 @@ class Race:
         self._check = check
         self._contexts = contexts
         self._telemetry = telemetry
+        self._reason_against = reason_against
         self._places = [place for place, reason in places if reason is None]
+        self._asked = [place.lodger for place in self._places]
         self._ineligible = [(place, reason) for place, reason in places if reason is not None]
         self._runs: dict[int, Run] = {}
         self._news: list[Run] = []
@@ -159,6 +165,7 @@ class Race:
         Raises:
             StopAsyncIteration: nothing more comes, and at least one was handed out.
             AllAttemptsFailed, DialTimeout: nothing more comes, and none was.
+            anyio.BusyResourceError: another task waits for it already.
         """
         if not self._begun:
             msg = "this race has not begun: use 'async with'"
@@ -168,6 +175,9 @@ class Race:
                 raise StopAsyncIteration
             msg = "this race is over"
             raise RuntimeError(msg)
+        if self._wake is not None:
+            action = "waiting for the next finisher of"
+            raise anyio.BusyResourceError(action)
         try:
             return await self._next()
         except DialError:
@@ -241,7 +251,7 @@ class Race:
         trace = self._trace.attempt(
             place.name, index=len(self._runs), start_delay=place.start_delay, now=now
         )
-        busy = place.busy()
+        obstacle = place.busy() or self._misfit(index) or endless(place, self._target)
         run = Run(
             place=place,
             index=index,
@@ -255,11 +265,19 @@ class Race:
             now=now,
         )
         self._runs[index] = run
-        if busy is not None:
-            run.fail_at_once(busy, now)
+        if obstacle is not None:
+            run.fail_at_once(obstacle, now)
             self._schedule.failed(index)
         else:
+            enter(run)
             self._host.start_in(run.context, run.run, name=f"racer attempt {place.name}")
+
+    def _misfit(self, index: int) -> TransportError | None:
+        """Return why a guest that took its place after this race was made can have no part in it."""
+        place = self._places[index]
+        if place.lodger is self._asked[index] or (reason := self._reason_against(place)) is None:
+            return None
+        return NotUsable(f"the transport that took its place does not serve this: {reason}")
 
     def _settled(self, run: Run) -> None:
         """Take an attempt's word, in the attempt's own task; the dialing task acts on it when it next runs (R8)."""
@@ -384,8 +402,8 @@ class Race:
             for attempt in report.attempts:
                 drop_tracebacks(attempt.error)
         self._box.seal(report)
-        self._tell(report, now)
         self._host.leave_race(self)
+        self._tell(report, now)
         for run in self._runs.values():
             if run.exit is not None:
                 logger.critical(

@@ -23,6 +23,7 @@ from racer.errors import (
 from racer.testing import (
     ScriptedRequestTransport,
     ScriptedTransport,
+    fails,
     hangs,
     wins,
 )
@@ -190,6 +191,51 @@ def test_exchanges_that_cannot_be(name: Any, other: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         dialer.replace(name, other)
     assert untouched(guest)
+
+
+async def _answer(request: object) -> object:
+    return request
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (
+            lambda: ScriptedRequestTransport("other", answer=_answer),
+            "gives responses to requests, not a byte stream",
+        ),
+        (lambda: ScriptedTransport("other", serves="only TLS"), "only TLS"),
+    ],
+)
+async def test_a_guest_put_into_a_race_under_way_has_a_part_only_if_it_serves(
+    other: Any, why: str
+) -> None:
+    guests = [ScriptedTransport("a", fails(1)), ScriptedTransport("late")]
+    late = other()
+    async with racer.Dialer(
+        [
+            guests[0],
+            racer.Entrant(guests[1], start_delay=5),
+            racer.Entrant(last := ScriptedTransport("c"), start_delay=8),
+        ]
+    ) as dialer:
+        async with anyio.create_task_group() as group:
+
+            async def dial() -> None:
+                async with await dialer.dial(HOST) as conn:
+                    assert conn.transport_name == "c"
+                    failed = conn.report["late"]
+                    assert (failed.outcome, failed.error_type) == ("connect_failed", "not_usable")
+                    assert failed.cause == (
+                        f"NotUsable: the transport that took its place does not serve this: {why}"
+                    )
+
+            group.start_soon(dial)
+            await anyio.sleep(0.5)
+            dialer.replace("late", late)
+        assert anyio.current_time() == 1.0
+        assert [*late.attempts, *guests[1].attempts] == []
+        last.ledger.assert_all_closed()
 
 
 def test_a_guest_cannot_take_a_second_place() -> None:
