@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import anyio
@@ -93,8 +94,9 @@ class _Hearing:
         self._wakeup = Wakeup()
         encrypted = [each.is_encrypted for each in sources]
         self._open = {family: Opinions(encrypted) for family in families}
-        self._words: dict[Family, list[str]] = {family: [] for family in families}
-        self._errors: dict[Family, list[OSError | TransportError]] = {f: [] for f in families}
+        self._words: dict[Family, list[tuple[int, str]]] = {family: [] for family in families}
+        self._errors: dict[Family, list[tuple[int, OSError | TransportError]]]
+        self._errors = {family: [] for family in families}
         self._no_name: dict[Family, OSError | TransportError] = {}
         self._fatal: BaseException | None = None
 
@@ -140,7 +142,7 @@ class _Hearing:
             await self._sources[index].resolver.resolve(self._name, self._families, take)
         except (OSError, TransportError) as exc:
             for family in self._open.keys() - told:
-                self._errors[family].append(exc)
+                self._errors[family].append((index, exc))
         except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001 - `run` raises it
             self._fatal = exc
         for opinions in self._open.values():
@@ -153,13 +155,15 @@ class _Hearing:
             if (opinions := self._open.get(family)) is None:
                 continue
             if error is not None and not says_no_such_name(error):
-                self._errors[family].append(error)
+                self._errors[family].append((index, error))
                 continue
             if error is not None:
                 self._no_name.setdefault(family, error)
             given = () if error else tuple(a for a in answer.addresses if family_of(a) is family)
             usable = tuple(address for address in given if self._is_plausible(address))
-            self._words[family].append(f"{self._sources[index].label} says {_shown(given)}")
+            self._words[family].append(
+                (index, f"{self._sources[index].label} says {_shown(given)}")
+            )
             if usable or not given:
                 opinions.say(index, usable, anyio.current_time())
         self._wakeup.set()
@@ -171,9 +175,11 @@ class _Hearing:
 
     def _errors_about(self, family: Family) -> list[OSError | TransportError]:
         """Return why nothing is believed about a family: what was said of it, and what failed."""
-        errors = self._errors[family]
-        if said := list(dict.fromkeys(self._words[family])):
-            msg = f"no two resolvers agree about {family.value}: {'; '.join(said)}"
+        errors = [error for _, error in sorted(self._errors[family], key=itemgetter(0))]
+        said = [words for _, words in sorted(self._words[family], key=itemgetter(0))]
+        if said:
+            opinions = "; ".join(dict.fromkeys(said))
+            msg = f"no two resolvers agree about {family.value}: {opinions}"
             doubt = NetworkError(msg, stage=Stage.RESOLVE, error_type=ErrorType.DNS_FAILURE)
             return [doubt, *errors]
         return errors

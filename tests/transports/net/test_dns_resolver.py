@@ -677,7 +677,8 @@ async def test_nothing_of_a_failed_lookup_waits_for_the_garbage_collector(url: s
             try:
                 await resolver.resolve("both.example", BOTH, lambda answer: None)
             except NetworkError as exc:
-                assert isinstance(exc.__cause__, Refusal)
+                if not isinstance(exc.__cause__, Refusal):
+                    raise
                 return [weakref.ref(exc), weakref.ref(exc.__cause__)]
             raise AssertionError
 
