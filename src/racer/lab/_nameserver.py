@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +19,9 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-    from anyio.abc import ByteStream, TaskGroup, UnreliableObjectStream
+    from anyio.abc import ByteStream, UnreliableObjectStream
 
+    from racer.lab._running import Tasks
     from racer.lab._sockets import SocketEnd
     from racer.lab._zone import Carrier, Reply, Zone
 
@@ -64,9 +68,8 @@ class NameServer(Running):
             except anyio.EndOfStream:
                 group.cancel_scope.cancel()
 
-    def _start(self, group: TaskGroup) -> None:
-        listening, udp = _listen()
-        elsewhere = Datagrams()
+    def _start(self, group: Tasks) -> None:
+        listening, udp, elsewhere = _listen()
         self.address = (LOOPBACK, udp.port)
         site = Site(self.url, self.serve_stream)
         timetable = Timetable()
@@ -121,17 +124,20 @@ class DoTServer(Server):
         await _serve_stream(self.zone, stream, "tls")
 
 
-def _listen() -> tuple[socket.socket, Datagrams]:
-    """Return a TCP and a UDP socket on one port; the caller closes them."""
-    for last in (False,) * (_TRIES - 1) + (True,):
-        listening = listen()
-        try:
-            return listening, Datagrams(port=listening.getsockname()[1])
-        except OSError:
-            listening.close()
-            if last:
-                raise
-    raise AssertionError
+def _listen() -> tuple[socket.socket, Datagrams, Datagrams]:
+    """Return a TCP and a UDP socket on one port, and a UDP socket on another; the caller closes them."""
+    with ExitStack() as stack:
+        elsewhere = Datagrams()
+        stack.callback(elsewhere.close)
+        for _ in range(_TRIES):
+            listening = stack.enter_context(listen())
+            try:
+                udp = Datagrams(port=listening.getsockname()[1])
+            except OSError:
+                continue  # another program has the port; the next one is not the same while this is held
+            stack.pop_all()
+            return listening, udp, elsewhere
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 async def _send_datagram(client: UnreliableObjectStream[bytes], reply: Reply) -> None:

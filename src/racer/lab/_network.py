@@ -11,6 +11,7 @@ import ipaddress
 import os
 import socket
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -26,7 +27,7 @@ from racer.lab._link import CLEAN, Profile
 from racer.lab._nameserver import DoTServer, NameServer
 from racer.lab._path import Marked, Path
 from racer.lab._relays import Direction
-from racer.lab._running import Running, Timetable, sleep_until
+from racer.lab._running import Running, Timetable
 from racer.lab._sites import Site, echo, is_gone
 from racer.lab._sockets import (
     LOOPBACK,
@@ -44,13 +45,14 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from anyio.abc import ByteStream, TaskGroup, UnreliableObjectStream
+    from anyio.abc import ByteStream, UnreliableObjectStream
 
     from racer.lab._censor import Over
     from racer.lab._connection import Place
     from racer.lab._datagrams import DatagramHandler
     from racer.lab._path import End
     from racer.lab._proxy import Connect
+    from racer.lab._running import Tasks
     from racer.lab._sites import Authority, Handler
 
 __all__ = ("Network",)
@@ -79,7 +81,7 @@ class Network(Running):
         rules: what the censor does; may be changed at any time. Connections keep the rules under which they began,
             datagrams obey the latest, except for `Throttle`.
         connects: how many connections were tried, and UDP sockets connected, by (address, port).
-        hits: what the censor did, in order.
+        hits: what the censor did, in order; slowing down is not told.
     """
 
     def __init__(
@@ -125,14 +127,14 @@ class Network(Running):
         Raises:
             ConfigError: no address, one that is none, or one that is taken.
         """
-        self._running()
-        places = self._free_places(name, addresses, port, self._sites)
+        self._check_running()
+        places = _free_places(name, addresses, port, self._sites)
         if context is None and authority is not None:
-            context = await authority.make_server_context(
-                name, *(address for address, _ in places), alpn=alpn
-            )
+            names = (name, *(address for address, _ in places))
+            context = await authority.make_server_context(*names, alpn=alpn)
         site = Site(name, handler, context=context)
-        self._enter(name, places, self._sites, site)
+        # Another task may have been faster meanwhile.
+        self._enter(name, _free_places(name, addresses, port, self._sites), self._sites, site)
         return site
 
     def add_datagram_site(
@@ -150,8 +152,8 @@ class Network(Running):
         Raises:
             ConfigError: no address, one that is none, or one that is taken.
         """
-        self._running()
-        places = self._free_places(name, addresses, port, self._datagram_sites)
+        self._check_running()
+        places = _free_places(name, addresses, port, self._datagram_sites)
         self._enter(name, places, self._datagram_sites, handler)
 
     async def add_name_server(
@@ -173,17 +175,16 @@ class Network(Running):
             ConfigError: no address, one that is none, or one that is taken.
         """
         zone = Zone(self.hosts) if zone is None else zone
-        plain = NameServer(zone)
+        for port in (53,) if authority is None else (53, 853, 443):
+            _free_places(name, addresses, port, self._sites)
+        plain, dot, doh = NameServer(zone), DoTServer(zone), DoHServer(zone)
         self.add_datagram_site(name, *addresses, port=53, handler=plain.serve_datagrams)
-        await self.add_site(name, *addresses, port=53, handler=plain.serve_stream)
+        add = partial(self.add_site, name, *addresses)
+        await add(port=53, handler=plain.serve_stream)
         if authority is not None:
-            for port, alpn, handler in (
-                (853, (), DoTServer(zone).serve_stream),
-                (443, ("h2", "http/1.1"), DoHServer(zone).serve_stream),
-            ):
-                await self.add_site(
-                    name, *addresses, port=port, authority=authority, alpn=alpn, handler=handler
-                )
+            await add(port=853, handler=dot.serve_stream, authority=authority)
+            alpn = ("h2", "http/1.1")
+            await add(port=443, handler=doh.serve_stream, authority=authority, alpn=alpn)
         return zone
 
     async def dial_tcp(self, address: str, port: int) -> ByteStream:
@@ -200,7 +201,7 @@ class Network(Running):
         For a transport's `dial_udp=` option. Datagrams to where nothing is vanish.
         """
         place = place_of(address, port)
-        self._running()
+        self._check_running()
         self.connects[place] += 1
         if not self._in_memory:
             door = self._door(place, "udp")
@@ -239,7 +240,7 @@ class Network(Running):
         Raises:
             ConfigError: nothing is there, or this network is in memory.
         """
-        place = place_of(address, port)
+        place = (checked_address(address), port)
         sites = self._sites if over == "tcp" else self._datagram_sites
         if self._in_memory or place not in sites:
             msg = f"no door leads to {address} port {port} over {over}"
@@ -260,27 +261,15 @@ class Network(Running):
             if silently:
                 path.hang()
             else:
+                del self._paths[path]
                 path.reset()
         return len(paths)
 
-    def _start(self, group: TaskGroup) -> None:
+    def _start(self, group: Tasks) -> None:
         self._timetable = Timetable()
         self._doors.clear()
         self._dialed.clear()
         group.start_soon(self._timetable.run)
-
-    def _free_places(
-        self, name: str, addresses: tuple[str, ...], port: int, taken: Mapping[Place, object]
-    ) -> list[Place]:
-        if not addresses:
-            msg = f"site {name!r} needs at least one address"
-            raise ConfigError(msg)
-        places = [place_of(checked_address(address), port) for address in addresses]
-        for place in places:
-            if place in taken:
-                msg = f"{place[0]} port {port} is taken already; {name!r} cannot be there"
-                raise ConfigError(msg)
-        return places
 
     def _enter(self, name: str, places: list[Place], sites: dict[Place, _T], site: _T) -> None:
         sites.update(dict.fromkeys(places, site))
@@ -301,7 +290,7 @@ class Network(Running):
 
     async def _dial(self, address: str, port: int, *, censored: bool) -> ByteStream:
         place = place_of(address, port)
-        self._running()
+        self._check_running()
         self.connects[place] += 1
         connection = self._begin(place, censored=censored)
         barred = connection.bar
@@ -309,14 +298,14 @@ class Network(Running):
             self._hit(barred, place, "tcp")
         if isinstance(barred, Blackhole):
             await anyio.sleep_forever()
-        await sleep_until(connection.stands_at(anyio.current_time()))
+        await self._timetable.wait_until(connection.stands_at(anyio.current_time()))
         if isinstance(barred, Refuse) or (barred is None and place not in self._sites):
             known = any(address == place[0] for address, _ in self._sites)
             number = errno.ECONNREFUSED if known or barred is not None else errno.EHOSTUNREACH
             raise OSError(number, f"{os.strerror(number)} (lab: {place[0]} port {port})")
         if self._in_memory:
             near, far = stream_pair(name=f"{place[0]}:{port}", attributes=attributes(place))
-            self._running().start_soon(self._carry, connection, far)
+            self._tasks.start_soon(self._carry, connection, far)
             return Marked(near, connection.segments)
         return Marked(await self._connect(connection), connection.segments)
 
@@ -362,14 +351,14 @@ class Network(Running):
             on_hit=lambda inspector: self._hit(inspector.hit, place, "tcp", inspector.name),
         )
         if connection.bar is None:
-            self._running().start_soon(self._sites[place].serve, outer)
+            self._tasks.start_soon(self._sites[place].serve, outer)
         else:
             path.hang()
         self._paths[path] = place
         try:
             await path.run()
         finally:
-            del self._paths[path]
+            self._paths.pop(path, None)
             if connection.bar is not None:
                 outer.abort()
 
@@ -391,7 +380,7 @@ class Network(Running):
             passes=lambda: self._passes(place),
         )
         far.transmit = exchange.send_down
-        self._running().start_soon(self._serve_datagrams, place, far)
+        self._tasks.start_soon(self._serve_datagrams, place, far)
         return exchange, far
 
     async def _serve_datagrams(self, place: Place, far: DatagramEnd) -> None:
@@ -430,7 +419,7 @@ class Network(Running):
                     self._hit(connection.bar, place, "tcp")
             group.start_soon(self._carry, connection, client)
 
-        group = self._running()
+        group = self._tasks
         listening = listen()
         group.start_soon(accept, listening, take)
         return int(listening.getsockname()[1])
@@ -441,7 +430,7 @@ class Network(Running):
 
         udp = Datagrams()
         clients = Clients(meet, forget=lambda known: known[1].end())
-        self._running().start_soon(
+        self._tasks.start_soon(
             udp.receive_all, lambda data, client: clients.get(client)[0].send_up(data)
         )
         return udp.port
@@ -464,3 +453,20 @@ class Network(Running):
                 name=name,
             )
         )
+
+
+def _free_places(
+    name: str, addresses: tuple[str, ...], port: int, taken: Mapping[Place, object]
+) -> list[Place]:
+    if not addresses:
+        msg = f"site {name!r} needs at least one address"
+        raise ConfigError(msg)
+    if not 1 <= port <= 65_535:
+        msg = f"site {name!r}: port must be from 1 to 65535, not {port!r}"
+        raise ConfigError(msg)
+    places = [(checked_address(address), port) for address in addresses]
+    for address, _ in places:
+        if (address, port) in taken:
+            msg = f"{address} port {port} is taken already; {name!r} cannot be there"
+            raise ConfigError(msg)
+    return places

@@ -12,8 +12,7 @@ from racer.lab._running import Running, Timetable
 from racer.lab._sockets import LOOPBACK, Datagrams, StreamServer, connect_to
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
+    from racer.lab._running import Tasks
     from racer.lab._sockets import SocketEnd
 
 __all__ = ("Direction", "TCPRelay", "UDPRelay")
@@ -109,7 +108,7 @@ class UDPRelay(Running):
         self._up = Direction(up, name="up", seed=seed)
         self._down = Direction(down, name="down", seed=seed)
 
-    def _start(self, group: TaskGroup) -> None:
+    def _start(self, group: Tasks) -> None:
         numbers = itertools.count(1)
         timetable = Timetable()
         udp = Datagrams()

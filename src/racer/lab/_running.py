@@ -7,7 +7,7 @@ import heapq
 import itertools
 import math
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
@@ -15,13 +15,13 @@ import anyio.lowlevel
 from racer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
     from typing import Self
 
-    from anyio.abc import TaskGroup
+__all__ = ("Running", "Tasks", "Timetable", "sleep_until")
 
-__all__ = ("Running", "Timetable", "sleep_until")
+_Args = TypeVarTuple("_Args")
 
 
 class Running(abc.ABC):
@@ -33,7 +33,7 @@ class Running(abc.ABC):
     """
 
     _stack: AsyncExitStack | None = None
-    _group: TaskGroup | None = None
+    _group: Tasks | None = None
 
     async def __aenter__(self) -> Self:
         """Begin.
@@ -46,7 +46,7 @@ class Running(abc.ABC):
             msg = f"this {type(self).__name__} is running already"
             raise ConfigError(msg)
         async with AsyncExitStack() as stack:
-            self._group = await stack.enter_async_context(_Tasks())
+            self._group = await stack.enter_async_context(Tasks())
             self._start(self._group)
             self._stack = stack.pop_all()
         return self
@@ -66,22 +66,46 @@ class Running(abc.ABC):
             self._group = None
 
     @abc.abstractmethod
-    def _start(self, group: TaskGroup) -> None:
+    def _start(self, group: Tasks) -> None:
         """Start the tasks. Synchronous, so that what it opens has an owner before anything can be cancelled."""
 
-    def _running(self) -> TaskGroup:
-        if self._stack is None or self._group is None:
+    def _check_running(self) -> None:
+        if self._stack is None:
             msg = f"this {type(self).__name__} is not running: use 'async with'"
             raise ConfigError(msg)
+
+    @property
+    def _tasks(self) -> Tasks:
+        """The tasks, also while the block is being left."""
+        assert self._group is not None
         return self._group
 
 
-class _Tasks:
-    """A task group that ends with its block instead of waiting, and adds nothing to what the block raises."""
+class Tasks:
+    """A task group that ends with its block instead of waiting, and adds nothing to what the block raises.
 
-    async def __aenter__(self) -> TaskGroup:
+    Each task has a cancel scope of its own: the group's is the block's as well, and one that was cancelled would
+    swallow an asyncio `task.cancel()` that comes while the block is being left.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing running."""
+        self._scopes: set[anyio.CancelScope] = set()
+        self._ended = False
+
+    def start_soon(self, fn: Callable[[*_Args], Awaitable[object]], *args: *_Args) -> None:
+        """Start a task; synchronous, and it will reach its first `await` even if the block is being left."""
+        scope = anyio.CancelScope()
+        if self._ended:
+            scope.cancel()
+        self._scopes.add(scope)
+        name = getattr(fn, "__qualname__", repr(fn))
+        self._group.start_soon(self._run, scope, fn, args, name=name)
+
+    async def __aenter__(self) -> Self:
+        """Open the group."""
         self._group = await anyio.create_task_group().__aenter__()
-        return self._group
+        return self
 
     async def __aexit__(
         self,
@@ -89,12 +113,26 @@ class _Tasks:
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> bool | None:
-        group = self._group
-        group.cancel_scope.cancel()
+        """Cancel every task, and wait for it."""
+        self._ended = True
+        for scope in tuple(self._scopes):
+            scope.cancel()
         if exc is None or _is_cancelled(exc):
-            return await group.__aexit__(exc_type, exc, tb)
-        await group.__aexit__(None, None, None)
+            return await self._group.__aexit__(exc_type, exc, tb)
+        try:
+            await self._group.__aexit__(None, None, None)
+        except BaseExceptionGroup as failure:
+            raise failure from exc
         return False
+
+    async def _run(
+        self, scope: anyio.CancelScope, fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]
+    ) -> None:
+        try:
+            with scope:
+                await fn(*args)
+        finally:
+            self._scopes.discard(scope)
 
 
 def _is_cancelled(exc: BaseException) -> bool:
@@ -107,7 +145,7 @@ def _is_cancelled(exc: BaseException) -> bool:
 async def sleep_until(when: float) -> None:
     """Return when the loop's clock reads `when`, never if that is infinite; always a checkpoint.
 
-    Unlike anyio's own it does not add up to another number than `when`.
+    For the lab's own tasks. Unlike anyio's own it does not add up to another number than `when`.
     """
     if when <= anyio.current_time():
         await anyio.lowlevel.checkpoint()
@@ -134,6 +172,17 @@ class Timetable:
             return
         heapq.heappush(self._entries, (when, next(self._order), call))
         self._news.set()
+
+    async def wait_until(self, when: float) -> None:
+        """Return when the loop's clock reads `when`, never if that is infinite; always a checkpoint.
+
+        Exact, and for tasks that are not the lab's own: unlike a scope with a deadline, an event hides no asyncio
+        `task.cancel()` that comes in the same moment.
+        """
+        await anyio.lowlevel.checkpoint()
+        come = anyio.Event()
+        self.enter(when, come.set)
+        await come.wait()
 
     async def run(self) -> None:
         """Keep the times; never ends by itself."""

@@ -19,7 +19,8 @@ from racer.lab._running import Running
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from anyio.abc import TaskGroup
+    from racer.lab._running import Tasks
+
 
 __all__ = (
     "LOOPBACK",
@@ -227,7 +228,7 @@ class StreamServer(Running):
         """
         raise NotImplementedError
 
-    def _start(self, group: TaskGroup) -> None:
+    def _start(self, group: Tasks) -> None:
         numbers = itertools.count(1)
 
         async def hold(end: SocketEnd, number: int) -> None:
