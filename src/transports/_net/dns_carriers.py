@@ -96,8 +96,9 @@ class DatagramCarrier:
                 reply = await _exchange(channel, question)
             if not reply.is_truncated:
                 tell(family, reply)
-                with anyio.move_on_after(self._hold_on):
-                    await _listen_on(channel, question, reply, tell)
+                if self._hold_on:
+                    with anyio.move_on_after(self._hold_on):
+                        await _listen_on(channel, question, reply, tell)
                 return
         finally:
             await close_by_force(channel)

@@ -63,7 +63,7 @@ def checked_resolvers(given: object, *, option: str = "resolver") -> tuple[Wante
     Raises:
         ConfigError: says which of them cannot be, and why.
     """
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         return (_checked(given, option),)
     if not 1 <= len(given) <= MAX_RESOLVERS:
         msg = f"{option}: a list of {len(given)} resolvers; 1 to {MAX_RESOLVERS} are taken"

@@ -63,8 +63,14 @@ def refusing_port() -> int:
         ({"attempt_delay": None}, "attempt_delay must be a finite number of seconds"),
         ({"resolution_delay": -0.001}, "resolution_delay=-0.001: a delay is 0 or at least 0.01 s"),
         ({"resolution_delay": math.inf}, "resolution_delay must be a finite number"),
-        ({"resolver": "sytem"}, "resolver='sytem': not 'system', nor a URL such as udp://192.0.2.53"),
-        ({"resolver": None}, "resolver must be 'system', a URL such as udp://192.0.2.53, an object with"),
+        (
+            {"resolver": "sytem"},
+            "resolver='sytem': not 'system', nor a URL such as udp://192.0.2.53",
+        ),
+        (
+            {"resolver": None},
+            "resolver must be 'system', a URL such as udp://192.0.2.53, an object with",
+        ),
         ({"local_address": "localhost"}, "local_address must be an IP address of this machine"),
         ({"local_address": 7}, "local_address must be an IP address of this machine, not 7"),
         ({"dial_tcp": "tcp"}, "dial_tcp must be an async function, not str"),
