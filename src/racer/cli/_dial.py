@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from enum import IntEnum
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 
@@ -16,6 +15,7 @@ from racer._cleanup import close_within
 from racer._target import Target
 from racer._words import one_line
 from racer.abc import check_seconds
+from racer.cli._screen import Screen
 from racer.cli._waterfall import render, seconds
 from racer.errors import AllAttemptsFailed, ConfigError, DialTimeout, NoTransports
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from racer._report import RaceReport
 
 __all__ = ("main",)
-
-_MAX_WIDTH = 120
-_MARKS = "▶━─┼✓✗┃·…"
 
 _DESCRIPTION = """\
 Race the configured transports to HOST, show what each of them did, and close
@@ -184,34 +181,13 @@ def _port(text: str) -> int:
 
 
 def _show(report: RaceReport, options: argparse.Namespace) -> None:
-    out = sys.stdout
     if options.json:
-        text = report.to_json(indent=2)
-    else:
-        on_terminal = out.isatty()
-        text = render(
-            report,
-            width=min(shutil.get_terminal_size().columns, _MAX_WIDTH) if on_terminal else 80,
-            colour=on_terminal and not options.plain and _wants_colour(),
-            unicode=not options.plain and _can_write(out, _MARKS),
-        )
-        if not _can_write(out, text):
-            text = text.encode("ascii", "backslashreplace").decode()
-    print(text, file=out, flush=True)
+        print(report.to_json(indent=2), flush=True)  # ASCII by itself
+        return
+    screen = Screen.of(sys.stdout, plain=options.plain)
+    picture = render(report, width=screen.width, colour=screen.colour, unicode=screen.unicode)
+    print(screen.text(picture), flush=True)
 
 
 def _complain(problem: str) -> None:
     print(f"racer: {one_line(problem)}", file=sys.stderr, flush=True)
-
-
-def _wants_colour() -> bool:
-    # no-color.org: set and not empty. A dumb terminal shows escape sequences as they are.
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _can_write(stream: TextIO, text: str) -> bool:
-    try:
-        text.encode(stream.encoding or "ascii")
-    except (UnicodeError, LookupError):
-        return False
-    return True
