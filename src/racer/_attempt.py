@@ -114,6 +114,8 @@ class Run:
         self.outcome = outcome
         if outcome is Outcome.TIMED_OUT and self.error is None:
             msg = f"not usable within {now - self.started_at:.3g} s"
+            if self.stage is not Stage.CONNECT:  # where something that swallows packets leaves it
+                msg += f", still in {self.stage}"
             self.error = AttemptTimeout(msg, transport=self.place.name, stage=self.stage)
         if outcome is not Outcome.CONNECTED:
             self.decided_at = now

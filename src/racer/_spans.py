@@ -20,6 +20,7 @@ from racer._logs import log_error
 from racer._redacting import RedactingSpan, RedactingTracer
 from racer._report import Outcome, describe
 from racer._version import __version__
+from racer._words import one_line
 from racer.abc import AttributeValue
 from racer.errors import ErrorType
 
@@ -251,7 +252,7 @@ class RaceTrace:
 
     def _describe(self, report: RaceReport) -> None:
         """Say who had no part in the race, and why it failed if it did."""
-        shown, told = self.telemetry.shown, self.telemetry.told
+        shown = self.telemetry.shown
         for outcome in (Outcome.NOT_STARTED, Outcome.INELIGIBLE):
             names = [
                 name
@@ -262,11 +263,14 @@ class RaceTrace:
             if names:
                 self._span.set_attribute(f"racer.{outcome.value}", names)
         if report.winner is None:
-            words = "; ".join(
-                f"{a.transport}: {told(a.error, a.error_type) if a.error else a.outcome.value}"
-                for a in report.attempts
-            )
+            words = "; ".join(f"{a.transport}: {self._fate(a)}" for a in report.attempts)
             self._span.set_status(Status(StatusCode.ERROR, words or report.outcome.value))
+
+    def _fate(self, attempt: Attempt) -> str:
+        if attempt.error is not None:
+            return self.telemetry.told(attempt.error, attempt.error_type)
+        reason = self.telemetry.said(one_line(attempt.reason)) if attempt.reason else None
+        return reason or attempt.outcome.value
 
 
 class AttemptTrace:
@@ -315,8 +319,9 @@ class AttemptTrace:
     def event(self, name: str, attributes: _Attributes, now: float) -> None:
         """Put a moment on the span."""
         if self._is_recording:
+            # A name that no exporter can encode would take a whole batch of spans with it.
             self.span.add_event(
-                name, self._telemetry.shown(attributes), timestamp=self._race.at(now)
+                one_line(name), self._telemetry.shown(attributes), timestamp=self._race.at(now)
             )
 
     def end(self, attempt: Attempt, *, began: float) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.streams.tls import TLSAttribute, TLSStream
 
-from racer.errors import NotUsable, Stage
+from racer.errors import ErrorType, NetworkError, NotUsable, Stage
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -69,15 +69,20 @@ async def wrap(stream: ByteStream, target: Target, context: ssl.SSLContext) -> T
 
     Raises:
         ssl.SSLError: the handshake or the verification failed.
-        OSError, anyio.BrokenResourceError, anyio.EndOfStream: the path did.
+        NetworkError: the stream ended or broke before it was through.
+        OSError: the path failed.
     """
-    return await TLSStream.wrap(
-        stream,
-        server_side=False,
-        hostname=target.server_hostname,
-        ssl_context=context,
-        standard_compatible=False,
-    )
+    try:
+        return await TLSStream.wrap(
+            stream,
+            server_side=False,
+            hostname=target.server_hostname,
+            ssl_context=context,
+            standard_compatible=False,
+        )
+    except (anyio.EndOfStream, anyio.BrokenResourceError) as exc:  # neither has words of its own
+        msg = "the stream was cut off in the TLS handshake"
+        raise NetworkError(msg, error_type=ErrorType.CONNECTION_RESET) from exc
 
 
 def demand_tls(stream: ByteStream, target: Target) -> None:

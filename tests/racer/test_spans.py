@@ -221,7 +221,7 @@ async def test_nothing_serves_the_target(recorder: Recorder) -> None:
     assert recorder.tree() == dial(
         0.0,
         {"racer.outcome": "ineligible", "racer.ineligible": ["one", "two"]},
-        failed="one: ineligible; two: ineligible",
+        failed="one: a reason; two: x",
     )
 
 
