@@ -426,6 +426,23 @@ async def test_an_attempts_own_timeout_is_exact() -> None:
         assert hanging.observed == [attempt]
 
 
+async def test_what_comes_of_the_end_of_its_time_does_not_change_why_it_ended() -> None:
+    """It fails as it is cancelled, while the race goes on: it has timed out all the same."""
+
+    async def fail_when_cancelled(guest: Acting) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ConnectionResetError
+
+    late = Acting("late", fail_when_cancelled, attempt_timeout=0.5)
+    async with Scene(late, ScriptedTransport("b", wins(1.0))) as scene:
+        async with await scene.dial() as connection:
+            attempt = connection.report["late"]
+            assert (attempt.outcome, attempt.error_type) == (Outcome.TIMED_OUT, "timeout")
+        assert late.observed == [attempt]
+
+
 async def test_a_guests_own_attempt_timeout_counts_as_one() -> None:
     async with Scene(ScriptedTransport("a", fails(0.5, AttemptTimeout("gave up")))) as scene:
         with pytest.raises(AllAttemptsFailed) as caught:
