@@ -97,6 +97,7 @@ class Run:
         self._is_leftover = False
         self._held: Closable | None = None
         place.active += 1
+        lease.lodger.active += 1
 
     @property
     def transport_name(self) -> str:
@@ -274,6 +275,7 @@ class Run:
 
     def _release(self) -> None:
         self.place.active -= 1
+        self.lease.lodger.active -= 1
         if not self.has_arrived:
             self.lease.release()
 

@@ -107,6 +107,7 @@ class Lodger:
         """Begin unused."""
         self.guest = guest
         self.uses = 0
+        self.active = 0
         self._roster = roster
         self.ready = type(guest).start is Guest.start
         self._start: _Start | None = None
@@ -192,9 +193,10 @@ class Place:
     def busy(self) -> TransportBusy | None:
         """Return the error of one attempt too many, when the guest's traits allow no more now."""
         limit = self.lodger.guest.traits.max_concurrent
-        if limit is None or self.active < limit:
+        under_way = self.lodger.active  # its own, and not those that one it replaced has not ended
+        if limit is None or under_way < limit:
             return None
-        msg = f"{self.active} attempts are under way, and its limit is {limit}"
+        msg = f"{under_way} attempts are under way, and its limit is {limit}"
         return TransportBusy(msg, transport=self.name)
 
 

@@ -130,6 +130,14 @@ class Telemetry:
         """Start the dial span, a child of the current one."""
         return RaceTrace(self, target, now)
 
+    def end(self, span: Span, at: int) -> None:
+        """End a span. What a program's own processor raises then must not cost it the connection it just won."""
+        try:
+            span.end(at)
+        except Exception as exc:  # noqa: BLE001 - see above
+            message = "a span processor failed at the end of a span"
+            log_error(logger, logging.ERROR, message, error=exc, redacted=self.is_redacting)
+
     def cleaned(self, transport: str, seconds: float) -> None:
         """Record one cleanup that ended."""
         self.cleanup_duration.record(seconds, self.shown({"racer.transport": transport}))
@@ -210,8 +218,8 @@ class RaceTrace:
         """Start the span of an attempt, and count the attempt as active."""
         telemetry = self.telemetry
         counted = telemetry.shown({"racer.transport": transport})
-        telemetry.attempts_active.add(1, counted)
         if self._is_void:
+            telemetry.attempts_active.add(1, counted)
             return AttemptTrace(self, INVALID_SPAN, transport, counted)
         span = telemetry.tracer.start_span(
             "racer.attempt",
@@ -230,6 +238,7 @@ class RaceTrace:
             start_time=self.at(now),
             record_exception=False,
         )
+        telemetry.attempts_active.add(1, counted)  # once nothing can keep it from being counted out
         return AttemptTrace(self, span, transport, counted)
 
     def end(self, report: RaceReport, now: float) -> None:
@@ -248,7 +257,7 @@ class RaceTrace:
                 attributes["racer.winner"] = report.winner
             self._span.set_attributes(telemetry.shown(attributes))
             self._describe(report)
-        self._span.end(self.at(now))
+        telemetry.end(self._span, self.at(now))
 
     def _describe(self, report: RaceReport) -> None:
         """Say who had no part in the race, and why it failed if it did."""
@@ -347,7 +356,7 @@ class AttemptTrace:
                     telemetry.told(error, attempt.error_type) if error else attempt.outcome.value
                 )
                 self.span.set_status(Status(StatusCode.ERROR, words))
-        self.span.end(self._race.at(began + finished))
+        telemetry.end(self.span, self._race.at(began + finished))
 
 
 def _error_type_of_race(report: RaceReport) -> ErrorType | None:

@@ -240,6 +240,19 @@ async def test_a_guest_at_its_limit_fails_at_once_and_is_not_asked() -> None:
     assert len(guest.attempts) == 3
 
 
+async def test_a_guest_is_not_held_to_the_attempts_of_the_one_it_replaced() -> None:
+    """One that is stuck is what one replaces."""
+    stuck = ScriptedTransport("a", hangs().slow_cleanup(2), traits=Traits(max_concurrent=1))
+    async with racer.Dialer([stuck]) as dialer:
+        with anyio.move_on_after(1):
+            await dialer.dial(HOST)
+        with pytest.raises(AllAttemptsFailed, match="1 attempts are under way"):
+            await dialer.dial(HOST)
+        dialer.replace("a", ScriptedTransport("other", wins(), traits=Traits(max_concurrent=1)))
+        await (await dialer.dial(HOST)).aclose()
+        assert anyio.current_time() == 1
+
+
 # --- credentials ----------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from opentelemetry import baggage, context, trace
+from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind
 
 import racer
@@ -54,6 +55,26 @@ async def test_a_win(recorder: Recorder) -> None:
         )
         await conn.aclose()
     assert recorder.trees() == []  # neither the connection nor the dialer has a span
+
+
+class Broken(SpanProcessor):
+    def on_end(self, span: Any) -> None:
+        raise LookupError("broken")
+
+
+async def test_a_processor_that_fails_at_a_spans_end_costs_nobody_the_connection(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder.tracers.add_span_processor(Broken())
+    async with dialer_of(
+        recorder, ScriptedTransport("a", wins(0.5)), ScriptedTransport("b", hangs())
+    ) as dialer:
+        async with await dialer.dial(HOST) as conn:
+            assert conn.transport_name == "a"
+        assert dialer.status().races == 0
+    assert recorder.open == 0
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["a span processor failed at the end of a span"] * 3
 
 
 async def test_the_library_names_itself(recorder: Recorder) -> None:
