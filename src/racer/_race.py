@@ -440,7 +440,7 @@ class Race:
                         error=exc,
                         redacted=self._telemetry.is_redacting,
                     )
-        self._trace.end(report, now)
+        self._trace.end(report, now, aborted=self._abort_reason)
 
     def _snapshot(self, outcome: Outcome, now: float) -> RaceReport:
         """Return the race as data, as it is now."""

@@ -72,7 +72,7 @@ class Entrant:
         set_field(self, "tier", traits.tier if tier is None else tier)
         set_field(self, "name", transport.name if name is None else name)
         if not _is_name(self.name):
-            msg = f"an entrant's name is a text of 1 to 100 characters, not {self.name!r:.120}; all have to be printable"
+            msg = f"an entrant's name is a text of 1 to 100 characters, not {self.name!r:.120}; all printable, and not only blanks"
             raise ConfigError(msg)
         check_delay(self.start_delay, f"start_delay of {self.name!r}")
         check_tier(self.tier)

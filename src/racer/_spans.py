@@ -241,8 +241,14 @@ class RaceTrace:
         telemetry.attempts_active.add(1, counted)  # once nothing can keep it from being counted out
         return AttemptTrace(self, span, transport, counted)
 
-    def end(self, report: RaceReport, now: float) -> None:
-        """End the dial span, after those of its attempts."""
+    def end(self, report: RaceReport, now: float, *, aborted: str | None = None) -> None:
+        """End the dial span, after those of its attempts.
+
+        Args:
+            report: the race.
+            now: when its outcome was fixed.
+            aborted: what ended it, where that was neither the race nor the caller.
+        """
         telemetry = self.telemetry
         kind = _error_type_of_race(report)
         attributes = {"racer.outcome": report.outcome.value}
@@ -256,10 +262,10 @@ class RaceTrace:
             if report.winner is not None:
                 attributes["racer.winner"] = report.winner
             self._span.set_attributes(telemetry.shown(attributes))
-            self._describe(report)
+            self._describe(report, aborted)
         telemetry.end(self._span, self.at(now))
 
-    def _describe(self, report: RaceReport) -> None:
+    def _describe(self, report: RaceReport, aborted: str | None) -> None:
         """Say who had no part in the race, and why it failed if it did."""
         shown = self.telemetry.shown
         for outcome in (Outcome.NOT_STARTED, Outcome.INELIGIBLE):
@@ -273,7 +279,10 @@ class RaceTrace:
                 self._span.set_attribute(f"racer.{outcome.value}", names)
         if report.winner is None:
             words = "; ".join(f"{a.transport}: {self._fate(a)}" for a in report.attempts)
-            self._span.set_status(Status(StatusCode.ERROR, words or report.outcome.value))
+            words = words or report.outcome.value
+            self._span.set_status(
+                Status(StatusCode.ERROR, f"{aborted}: {words}" if aborted else words)
+            )
 
     def _fate(self, attempt: Attempt) -> str:
         if attempt.error is not None:

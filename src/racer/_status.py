@@ -70,7 +70,10 @@ def status_of(place: Place, *, redacted: bool) -> EntrantStatus:
         redacted: whether the error of one that cannot is logged without its own words (T5).
     """
     try:
-        told = place.lodger.guest.status()
+        told: object = place.lodger.guest.status()
+        if not isinstance(told, TransportStatus):
+            msg = f"status() returned {type(told).__name__}, not a TransportStatus"
+            raise TypeError(msg)  # noqa: TRY301 - logged like any other of its bugs
     except Exception as exc:  # noqa: BLE001 - a guest's bug, which hides no other's status
         log_error(
             logger,

@@ -276,7 +276,7 @@ async def test_the_dialer_ends_under_it(recorder: Recorder) -> None:
         1.0,
         {"racer.outcome": "cancelled"},
         attempt("a", 0, 0.0, 1.0, "cancelled"),
-        failed="a: cancelled",
+        failed="the dialer was closed: a: cancelled",
     )
     assert recorder.open == 0
 

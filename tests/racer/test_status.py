@@ -147,6 +147,15 @@ async def test_a_guest_tells_its_own_health_and_sessions() -> None:
     assert [(s.id, s.state, s.streams, s.idle) for s in told.sessions] == [("7f3a", "live", 2, 1.5)]
 
 
+async def test_a_status_that_is_none_is_the_guests_bug() -> None:
+    class Wrong(ScriptedTransport):
+        def status(self) -> Any:
+            return "fine"
+
+    async with racer.Dialer([Wrong("wrong")]) as dialer:
+        assert dialer.status()["wrong"].transport.health == "its status() failed: TypeError"
+
+
 @pytest.mark.parametrize("redact", [False, True])
 async def test_a_guest_that_cannot_tell_hides_no_other(
     redact: bool, caplog: pytest.LogCaptureFixture
