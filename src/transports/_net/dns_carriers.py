@@ -158,9 +158,9 @@ class HTTPSCarrier:
             )
             try:
                 await drive(exchange, stream)
-            except anyio.EndOfStream:
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
                 exchange.receive_eof()
-                if not exchange.is_done:
+                if not exchange.is_done:  # else it hung up when it had answered
                     raise
             reply = decode_reply(exchange.message(), question)
         finally:

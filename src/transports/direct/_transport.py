@@ -58,8 +58,8 @@ class Direct(Transport):
 
     * Loopback, private, link-local and reserved addresses are dropped, unless only a local network can know the name.
     * Once a `tls://` or `https://` resolver has answered, no other is believed without one of these. What it shares with
-      any other is tried, and nothing else; what it shares with none is tried when the others of its kind have had
-      250 ms.
+      any other is tried, and nothing else; what it shares with none is tried when all others of its kind have answered,
+      failed, or had 250 ms.
     * While none has, an address is tried only if two resolvers name it, or name its network (/24, for IPv6 /48), 250 ms
       after they do, or 2 s when such a resolver is listed and has not failed. Of several answers to one question the
       last counts most: who answers in another's place has to be faster.

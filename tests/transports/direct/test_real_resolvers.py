@@ -224,6 +224,7 @@ server:
   use-syslog: no
   do-daemonize: no
   num-threads: 1
+  incoming-num-tcp: 200
   module-config: "iterator"
   minimal-responses: no
   local-zone: "example." static

@@ -379,8 +379,10 @@ async def test_a_loser_that_fails_to_close_harms_nobody() -> None:
             proper = stream.aclose
 
             async def aclose() -> None:
-                await proper()
-                raise RuntimeError("cannot close")
+                try:
+                    await proper()
+                finally:
+                    raise RuntimeError("cannot close")
 
             stream.aclose = aclose  # type: ignore[method-assign]
         return stream

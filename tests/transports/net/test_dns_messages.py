@@ -280,6 +280,7 @@ def test_names_of_127_labels_and_answers_of_500_addresses_are_read() -> None:
         b"\x40a",  # a label type of the past, RFC 6891 §5
         b"\x80a",
         b"\x3f" + b"a" * 62,
+        b"\x01a" * 128 + b"\x00",
     ],
 )
 def test_names_that_lead_nowhere_end(name: bytes) -> None:

@@ -26,8 +26,9 @@ from tests.transports.net.dns_world import (
     says,
 )
 from tests.transports.net.world import BOTH, V4, V6, Oracle, answer4, answers
+from transports._net import dns_carriers
 from transports._net.connector import Connector
-from transports._net.dns_messages import Question, encode_question
+from transports._net.dns_messages import Question, Reply, encode_question
 from transports._net.dns_resolver import DNSResolver, ResolverTLS
 from transports._net.resolver_urls import ResolverURL
 
@@ -232,6 +233,59 @@ async def test_holding_on_hears_nothing_twice() -> None:
         assert anyio.current_time() - begun == pytest.approx(0.27)
 
 
+async def test_holding_on_hears_eight_and_no_more() -> None:
+    pool = [lab.Forge(addresses=(f"198.51.100.{n}",), after=0.01 * n) for n in range(20)]
+    async with dns_world(*pool) as world:
+        said, _ = await look_up(world.resolver(UDP, hold_on=9), families=(V4,))
+        assert [found for _, _, found in said] == [(f"198.51.100.{n}",) for n in range(8)]
+        assert anyio.current_time() < 1
+
+
+class Channel:
+    """Says what it is told to, in the place of a socket, and breaks then."""
+
+    def __init__(self, *, answers: int, error: BaseException) -> None:
+        self.closed = False
+        self._left = answers
+        self._error = error
+        self._question = b""
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._question = item
+
+    async def receive(self) -> bytes:
+        await anyio.sleep(0.01)
+        if not self._left:
+            raise self._error
+        self._left -= 1
+        return answered(self._question)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def on_channels(*channels: Channel, **options: Any) -> tuple[list[Any], list[Exception]]:
+    """Look up over these channels, one for each family, which all are closed then."""
+    left = iter(channels)
+
+    async def dial_udp(address: str, port: int) -> Any:
+        return next(left)
+
+    connector = Connector(Oracle([]), dial_udp=dial_udp)
+    resolver = DNSResolver(ResolverURL.parse(UDP), connector, tls=ResolverTLS(), **options)
+    found = await look_up(resolver)
+    assert [each.closed for each in channels] == [True] * len(channels)
+    return found
+
+
+async def test_a_channel_that_breaks_after_the_answer_breaks_nothing() -> None:
+    broken = anyio.BrokenResourceError()
+    channels = [Channel(answers=1, error=broken) for _ in range(2)]
+    said, errors = await on_channels(*channels, hold_on=1)
+    assert (said, errors) == (both(0.01), [])
+
+
 async def test_an_answer_that_was_cut_is_fetched_over_tcp() -> None:
     """RFC 7766 §5. Only the family whose answer was cut."""
     async with dns_world(lab.Truncate(kind="A")) as world:
@@ -288,31 +342,11 @@ async def test_a_server_that_does_not_know_edns_is_asked_without(rcode: str) -> 
 
 
 async def test_where_nobody_listens_the_error_says_so() -> None:
-    class Refused:
-        closed = False
-
-        async def send(self, item: bytes) -> None:
-            await anyio.lowlevel.checkpoint()
-
-        async def receive(self) -> bytes:
-            await anyio.sleep(0.01)
-            raise anyio.BrokenResourceError from OSError(errno.ECONNREFUSED, "Connection refused")
-
-        async def aclose(self) -> None:
-            self.closed = True
-
-    refused = [Refused(), Refused()]
-    left = iter(refused)
-
-    async def dial_udp(address: str, port: int) -> Any:
-        return next(left)
-
-    resolver = DNSResolver(
-        ResolverURL.parse(UDP), Connector(Oracle([]), dial_udp=dial_udp), tls=ResolverTLS()
-    )
-    _, (error,) = await look_up(resolver)
-    assert str(error) == f"{UDP}: Connection refused"
-    assert [each.closed for each in refused] == [True, True]
+    refused = anyio.BrokenResourceError()
+    refused.__cause__ = OSError(errno.ECONNREFUSED, "Connection refused")
+    channels = [Channel(answers=0, error=refused) for _ in range(2)]
+    said, (error,) = await on_channels(*channels)
+    assert (said, str(error)) == ([], f"{UDP}: Connection refused")
 
 
 # --- the resolver's own name ----------------------------------------------------------------
@@ -572,6 +606,36 @@ async def test_an_http_body_may_end_with_the_connection() -> None:
         said, errors = await look_up(world.resolver("https://192.0.2.54/dns-query"))
         assert [each[1:] for each in said] == [(V6, TRUE6), (V4, TRUE4)]
         assert errors == []
+
+
+async def test_who_hangs_up_when_it_has_answered_has_answered() -> None:
+    """It need not have listened to all that HTTP had to say."""
+
+    async def open_stream() -> ByteStream:
+        near, far = stream_pair()
+        question = encode_question(Question(name="both.example", family=V4, id=0, padded=True))
+        reply = answered(question)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/dns-message\r\nContent-Length: %d\r\n\r\n"
+        await far.send(head % len(reply) + reply)
+        await far.aclose()
+        streams.append(near)
+        return near
+
+    streams: list[MemoryStream] = []
+    told: list[Any] = []
+    carrier = dns_carriers.HTTPSCarrier(open_stream, authority="dns.example", path="/q")
+    await carrier.ask("both.example", (V4,), lambda family, reply: told.append(reply))
+    assert told == [Reply(addresses=TRUE4)]
+    assert [each.closed for each in streams] == [True]
+
+
+@pytest.mark.parametrize("url", URLS)
+async def test_preparing_opens_nothing(url: str) -> None:
+    async with dns_world(tls=True) as world:
+        resolver = world.resolver(url)
+        await resolver.prepare()
+        assert world.opened == []
+        assert (await look_up(resolver))[1] == []
 
 
 async def test_what_is_asked_in_the_open_is_not_padded_and_what_is_hidden_is() -> None:

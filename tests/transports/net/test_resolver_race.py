@@ -144,6 +144,12 @@ async def test_what_a_resolver_adds_later_joins_for_the_open_family() -> None:
     assert reports == [answer4("1.1.1.1"), answer6("::1")]
 
 
+async def test_what_a_resolver_says_again_is_not_news() -> None:
+    again = [(0.1, answer4("1.1.1.1")), (0.2, answer4("2.2.2.2")), (0.2, answer6("::1"))]
+    said, errors = await look_up(RacedResolvers([Oracle(again), Oracle([])]))
+    assert (said, errors) == ([(0.1, V4, ("1.1.1.1",)), (0.2, V6, ("::1",))], [])
+
+
 async def test_when_all_say_that_there_is_nothing_that_is_the_answer() -> None:
     said, errors = await look_up(RacedResolvers([Oracle(NOTHING), Oracle(NOTHING)]))
     assert errors == []

@@ -162,6 +162,12 @@ async def test_localhost_is_this_machine_and_asked_of_nobody() -> None:
     assert oracle.asked == []
 
 
+async def test_what_is_said_after_the_verdict_is_not_news() -> None:
+    first = Oracle([(0, answer4("1.1.1.1")), (0.1, answers("2.2.2.2", "2620:fe::1"))])
+    said, errors = await look_up(opinion(first, Oracle([(9, answers())]), encrypted=[0]))
+    assert (said, errors) == ([(0, V4, ("1.1.1.1",)), (0.1, V6, ("2620:fe::1",))], [])
+
+
 @pytest.mark.parametrize("encrypted", [[], [0], [0, 1]])
 async def test_that_there_is_no_such_name_is_believed_like_anything_else(
     encrypted: list[int],

@@ -161,6 +161,13 @@ async def test_a_name_is_refused() -> None:
         await connect_datagrams("localhost", 53)
 
 
+async def test_a_port_that_is_none_is_a_bug_and_leaves_nothing() -> None:
+    before = open_files()
+    with pytest.raises(OverflowError):
+        await connect_datagrams("127.0.0.1", 70_000)
+    assert open_files() == before
+
+
 async def test_a_system_without_sockets_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object) -> socket.socket:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
