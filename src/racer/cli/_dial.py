@@ -13,6 +13,7 @@ import anyio
 from racer import config
 from racer._cleanup import close_within
 from racer._target import Target
+from racer._version import __version__
 from racer._words import one_line
 from racer.abc import check_seconds
 from racer.cli._screen import Screen
@@ -162,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--config", metavar="FILE", help="the configuration, in TOML")
     add("--json", action="store_true", help="print the report as JSON")
     add("--plain", action="store_true", help="print ASCII only, without colour")
+    add("--version", action="version", version=f"racer {__version__}", help="show it and exit")
     return parser
 
 

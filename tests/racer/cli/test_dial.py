@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import racer
 from racer import Outcome, RaceReport
 from racer.cli import main
 from tests.racer.cli import guests
@@ -369,10 +370,18 @@ def test_the_help_names_every_option_and_exit_code(capsys: pytest.CaptureFixture
         "--json",
         "--config",
         "--plain",
+        "--version",
     ):
         assert option in text
     assert re.findall(r"^  (\d+) +\w", text, re.MULTILINE) == ["0", "1", "2", "3", "4", "130"]
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"racer {racer.__version__}\n"
 
 
 def test_json_can_be_read_by_other_programs(place: Path) -> None:
