@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from racer import Connection, RaceReport
 from racer._attempt import Run
 from racer._race import Race
 from racer.abc import Progress, Target, Traits, Transport
-from racer.errors import AllAttemptsFailed, DialError, DialTimeout, RecordedError
+from racer.errors import AllAttemptsFailed, DialTimeout, RecordedError
 from racer.testing import MemoryStream, StreamLedger, stream_pair
 from tests.racer.scene import Scene
 from transports.direct import Direct
@@ -36,16 +37,22 @@ class Inner(Exception):
 
 
 # RaceReport is left out: the last attempt of each entrant is kept for status().
-OF_A_RACE = (Race, Run, DialError, ConnectionRefusedError, Lost, Inner, MemoryStream, Connection)
+OF_A_RACE = {
+    AllAttemptsFailed,
+    Connection,
+    ConnectionRefusedError,
+    DialTimeout,
+    Inner,
+    Lost,
+    MemoryStream,
+    Race,
+    Run,
+}
 
 
 def alive() -> dict[str, int]:
     """Return how many objects of races live, by type."""
-    found: dict[str, int] = {}
-    for one in gc.get_objects():
-        if isinstance(one, OF_A_RACE):
-            found[type(one).__name__] = found.get(type(one).__name__, 0) + 1
-    return found
+    return Counter(type(one).__name__ for one in gc.get_objects() if type(one) in OF_A_RACE)
 
 
 @contextmanager
