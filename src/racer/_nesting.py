@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ("endless", "enter")
 
 _MAX_DEPTH: Final = 8
+_MAX_SAME: Final = 2  # once is nobody's mistake: a caller's check may well open a second connection
 
 # The attempts in which the running task dials, outermost first. Weak: an attempt's own context is among its parts.
 _above: contextvars.ContextVar[tuple[weakref.ref[Run], ...]] = contextvars.ContextVar(
@@ -36,10 +37,12 @@ def endless(place: Place, target: Target) -> TransportCrashed | None:
     if not (chain := _above.get()):
         return None
     above = [run for ref in chain if (run := ref()) is not None and run.is_undecided]
-    if any(
-        run.place is place and (run.target.host, run.target.port) == (target.host, target.port)
+    same = [
+        run
         for run in above
-    ):
+        if run.place is place and (run.target.host, run.target.port) == (target.host, target.port)
+    ]
+    if len(same) >= _MAX_SAME:
         msg = "it dials its own target through its own dialer; leave it out with exclude=, or dial by another one"
         return TransportCrashed(msg)
     if len(above) >= _MAX_DEPTH:

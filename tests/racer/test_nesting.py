@@ -44,11 +44,11 @@ def counted_up(target: Target) -> str:
 @pytest.mark.parametrize(
     ("to", "options", "times", "words"),
     [
-        pytest.param(str, {}, 1, "dials its own target through its own dialer", id="itself"),
+        pytest.param(str, {}, 2, "dials its own target through its own dialer", id="itself"),
         pytest.param(
             lambda target: "proxy.example:1080",
             {},
-            2,
+            3,
             "leave it out with exclude=",
             id="a-proxy-reached-through-itself",
         ),
@@ -78,6 +78,17 @@ async def test_a_guest_may_dial_its_proxy_by_the_others() -> None:
         async with await scene.dial() as connection:
             assert connection.transport_name in {"proxied", "direct"}
         direct.ledger.assert_all_closed()
+        await scene.assert_clean()
+
+
+async def test_a_check_may_open_a_second_connection_to_its_target() -> None:
+    async def check(stream: Any) -> bool:
+        async with await scene.dial() as second:
+            return second.transport_name == "a"
+
+    async with Scene(ScriptedTransport("a", wins(0.5))) as scene:
+        async with await scene.dial(check=check) as connection:
+            assert connection.transport_name == "a"
         await scene.assert_clean()
 
 
