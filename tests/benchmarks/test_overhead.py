@@ -11,6 +11,9 @@ import pytest
 from benchmarks import overhead
 from benchmarks._loops import LOOPS, is_installed
 
+# One run serves the module: several interpreters and three loops, which a busy machine takes its time for.
+pytestmark = pytest.mark.timeout(240)
+
 LEAST = ("--quick", "--pairs", "5", "--blocks", "1", "--imports", "1")
 COLUMNS = 80
 

@@ -6,7 +6,6 @@ Loaded when a resolver is first asked, since dnspython takes a tenth of a second
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
 import secrets
 from functools import partial
@@ -136,7 +135,7 @@ class HTTPSCarrier:
         alpn: what TLS is to offer.
     """
 
-    alpn: Final = ("h2", "http/1.1") if importlib.util.find_spec("h2") else ("http/1.1",)
+    alpn: Final = ("h2", "http/1.1")
 
     def __init__(self, open_stream: OpenStream, *, authority: str, path: str) -> None:
         """Keep the arguments."""

@@ -169,14 +169,7 @@ class HTTP1Exchange:
 
 
 def http2_exchange(authority: str, path: str, body: bytes) -> HTTPExchange:
-    """Return a POST and its response in HTTP/2 (RFC 9113).
+    """Return a POST and its response in HTTP/2 (RFC 9113)."""
+    from transports._net.dns_http2 import HTTP2Exchange  # noqa: PLC0415 - only who meets HTTP/2 loads h2
 
-    Raises:
-        RemoteProtocolError: `h2` is not installed, so that TLS should not have chosen it.
-    """
-    try:
-        from transports._net.dns_http2 import HTTP2Exchange  # noqa: PLC0415 - an extra
-    except ImportError as exc:
-        msg = "it chose HTTP/2, which takes the package h2, and that is not installed"
-        raise RemoteProtocolError(msg) from exc
     return HTTP2Exchange(authority, path, body)

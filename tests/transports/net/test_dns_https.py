@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import h2.config
 import h2.connection
@@ -254,20 +252,6 @@ def test_an_http2_connection_that_ends_is_no_answer() -> None:
     exchange = made(http2_exchange)
     exchange.receive_eof()
     assert not exchange.is_done
-
-
-def test_without_the_package_http2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    imported = builtins.__import__
-
-    def without_h2(name: str, *args: Any, **options: Any) -> Any:
-        if name == "h2" or name.startswith("h2."):
-            raise ImportError(name)
-        return imported(name, *args, **options)
-
-    monkeypatch.delitem(sys.modules, "transports._net.dns_http2", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without_h2)
-    with pytest.raises(RemoteProtocolError, match="it chose HTTP/2, which takes the package h2"):
-        made(http2_exchange)
 
 
 @both
