@@ -22,19 +22,32 @@ logger = logging.getLogger("racer.host")
 
 
 class Closer:
-    """Closes one stream that a race handed to the host.
+    """Closes one stream that a race handed to the host, then gives back the guest it came of.
+
+    Args:
+        cleanups: where it counts itself.
+        resource: what to close.
+        transport_name: the entrant's name.
+        release: gives the guest back; not before, or one that was replaced would be closed under its stream.
 
     Attributes:
         transport_name: the entrant's name.
         decided_at: when the stream was handed over, on the loop's clock.
     """
 
-    def __init__(self, cleanups: Cleanups, resource: Closable, transport_name: str) -> None:
+    def __init__(
+        self,
+        cleanups: Cleanups,
+        resource: Closable,
+        transport_name: str,
+        release: Callable[[], None],
+    ) -> None:
         """Count itself among `cleanups`; `run` closes."""
         self.transport_name = transport_name
         self.decided_at = anyio.current_time()
         self._cleanups = cleanups
         self._resource = resource
+        self._release = release
         self._scope = anyio.CancelScope()
         cleanups.add(self)
 
@@ -48,6 +61,7 @@ class Closer:
             await close_within(self._resource, scope=self._scope)
         finally:
             self._cleanups.discard(self, anyio.current_time())
+            self._release()
 
 
 async def close_at_once(resource: Closable) -> None:

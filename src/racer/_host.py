@@ -311,13 +311,18 @@ class LoopHost(abc.Host):
             self._watching = False
 
     def close_soon(
-        self, resource: Closable, transport_name: str, context: contextvars.Context
+        self,
+        resource: Closable,
+        transport_name: str,
+        context: contextvars.Context,
+        release: Callable[[], None],
     ) -> Closer | None:
-        """Take over `resource` and close it, bounded; synchronous. After the host's end it is closed by force."""
+        """Take over `resource`, close it, bounded, then `release`; synchronous. After the host's end it closes by force."""
         if self._group is None:
             self._close_alone(resource, transport_name)
+            release()
             return None
-        closer = Closer(self.cleanups, resource, transport_name)
+        closer = Closer(self.cleanups, resource, transport_name, release)
         self.start_in(context, closer.run, name=f"racer close {transport_name}")
         self.watch()
         return closer
@@ -345,10 +350,9 @@ class LoopHost(abc.Host):
     def _take_dropped(self) -> None:
         dropped, self._dropped = self._dropped, []
         for resource, transport_name, release in dropped:
-            closer = self.close_soon(resource, transport_name, contextvars.Context())
+            closer = self.close_soon(resource, transport_name, contextvars.Context(), release)
             if closer is not None:
                 closer.force()
-            release()
 
     def _wake_keeper(self) -> None:
         if self._wake is not None:

@@ -419,8 +419,7 @@ class Race:
         run.decide(outcome, now)
         resource, run.resource = run.resource, None
         if resource is not None:
-            self._host.close_soon(resource, run.place.name, run.context)
-            run.lease.release()
+            self._host.close_soon(resource, run.place.name, run.context, run.lease.release)
 
     def _tell(self, report: RaceReport, now: float) -> None:
         """End the spans and let the guests learn; a guest's error here is logged and changes nothing."""

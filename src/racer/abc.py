@@ -67,7 +67,8 @@ class TLS(enum.Enum):
     DRIVER = "driver"
     """racer wraps the guest's stream, and verifies."""
     OWN = "own"
-    """The guest does; racer demands to see it on the stream (`anyio.streams.tls.TLSAttribute`)."""
+    """The guest does, with the caller's own context where `Target.tls` is one; racer demands to see it on the stream
+    (`anyio.streams.tls.TLSAttribute`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

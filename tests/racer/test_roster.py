@@ -22,7 +22,7 @@ from racer.errors import (
     TransportCrashed,
     TransportError,
 )
-from racer.testing import Lifecycle, ScriptedTransport, fails, hangs, wins
+from racer.testing import Lifecycle, ScriptedTransport, fails, hangs, returns, stream_pair, wins
 from tests.racer.guests import Hosted
 
 pytestmark = pytest.mark.virtual_time
@@ -312,6 +312,21 @@ async def test_an_attempt_that_is_cancelled_gives_the_old_guest_free() -> None:
                 dialer.replace("place", new)
         await anyio.sleep(1)
         assert old.closed_at == [1.5]  # after its cleanup, which is use too
+
+
+async def test_a_loser_that_is_slow_to_close_keeps_the_old_guest_until_then() -> None:
+    """A tunnel that went before its stream could not say goodbye for it."""
+    near, _ = stream_pair(close_delay=0.75)
+    old = ScriptedTransport("old", returns(near, 0.5))
+    winner = ScriptedTransport("winner", wins(0.5))
+    async with racer.Dialer([winner, racer.Entrant(old, name="place")]) as dialer:
+        conn = await dialer.dial(HOST)
+        assert conn.transport_name == "winner"
+        dialer.replace("place", ScriptedTransport("new"))
+        await anyio.sleep(2)
+        assert near.closed_at == 1.25
+        assert old.closed_at == [1.25]
+        await conn.aclose()
 
 
 async def test_a_connection_that_is_dropped_gives_the_old_guest_free() -> None:
