@@ -141,17 +141,18 @@ class _Exchange:
     ) -> None:
         kind = self._section.rdtype
         fitting = [each for each in addresses if _KINDS[ipaddress.ip_address(each).version] == kind]
-        if fitting:
+        if fitting and self._section.rdclass == dns.rdataclass.IN:
             response.answer.append(
                 dns.rrset.from_text(name, self._zone.ttl, self._section.rdclass, kind, *fitting)
             )
 
     def _wire(self, response: dns.message.Message) -> bytes:
+        # In the order of the zone: dnspython shuffles otherwise, by dice that nobody seeds.
         if self._asked.over != "udp":
-            return response.to_wire()
+            return response.to_wire(want_shuffle=False)
         room = self._query.payload if self._query.edns >= 0 else _UDP_PLAIN
         try:
-            return response.to_wire(max_size=max(room, _UDP_PLAIN))
+            return response.to_wire(max_size=max(room, _UDP_PLAIN), want_shuffle=False)
         except dns.exception.TooBig:
             response.answer.clear()
             response.flags |= dns.flags.TC

@@ -51,6 +51,7 @@ class _Connection:
             h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         )
         self._streams: dict[int, _Stream] = {}
+        self._lock = anyio.Lock()
         self._window = anyio.Event()
         self._written = anyio.Event()
 
@@ -63,16 +64,22 @@ class _Connection:
                     for event in self._h2.receive_data(await self._stream.receive()):
                         self._take(event, group)
                     self._written.set()
-            except (anyio.EndOfStream, h2.exceptions.ProtocolError):
-                group.cancel_scope.cancel()
+            except anyio.EndOfStream:
+                pass
+            except h2.exceptions.ProtocolError:
+                await self._flush()  # the library has written why
+            group.cancel_scope.cancel()
 
     async def _write(self) -> None:
         while True:
             self._written = anyio.Event()
-            if data := self._h2.data_to_send():
+            await self._flush()
+            await self._written.wait()
+
+    async def _flush(self) -> None:
+        async with self._lock:
+            while data := self._h2.data_to_send():
                 await self._stream.send(data)
-            else:
-                await self._written.wait()
 
     def _take(self, event: h2.events.Event, group: TaskGroup) -> None:
         if isinstance(event, h2.events.RequestReceived):

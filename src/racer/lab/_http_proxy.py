@@ -1,9 +1,11 @@
-"""An HTTP proxy: CONNECT (RFC 9110 §9.3.6), and Basic authentication (RFC 7617)."""
+"""An HTTP proxy: CONNECT (RFC 9110 §9.3.6), Basic authentication (RFC 7617), and reasons (RFC 9209)."""
 
 from __future__ import annotations
 
 import base64
+import errno
 import http
+import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -90,7 +92,26 @@ class HttpProxy(Proxy):
     def _answer(self, error: OSError | None) -> bytes:
         if error is None:
             return b"HTTP/1.1 200 Connection established\r\n\r\n"
-        return _response(504 if isinstance(error, TimeoutError) else 502)
+        return _response(
+            504 if isinstance(error, TimeoutError) else 502,
+            headers={"Proxy-Status": f"lab; error={_error_type(error)}"},
+        )
+
+
+_BY_ERRNO: Final = {
+    errno.ECONNREFUSED: "connection_refused",
+    errno.ECONNRESET: "connection_terminated",
+    errno.EHOSTUNREACH: "destination_ip_unroutable",
+    errno.ENETUNREACH: "destination_ip_unroutable",
+    errno.ETIMEDOUT: "connection_timeout",
+}
+
+
+def _error_type(error: OSError) -> str:
+    """Return what RFC 9209 §2.3 calls an error."""
+    if isinstance(error, socket.gaierror):
+        return "dns_error"
+    return _BY_ERRNO.get(error.errno or 0, "proxy_internal_error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,17 +126,21 @@ class DoTServer(Server):
 
 def _listen() -> tuple[socket.socket, Datagrams, Datagrams]:
     """Return a TCP and a UDP socket on one port, and a UDP socket on another; the caller closes them."""
-    with ExitStack() as stack:
-        elsewhere = Datagrams()
-        stack.callback(elsewhere.close)
+    # Ports that another program has for UDP are held until there is a better one, so as not to be offered again.
+    with ExitStack() as held:
         for _ in range(_TRIES):
-            listening = stack.enter_context(listen())
+            listening = listen()
             try:
                 udp = Datagrams(port=listening.getsockname()[1])
             except OSError:
-                continue  # another program has the port; the next one is not the same while this is held
-            stack.pop_all()
-            return listening, udp, elsewhere
+                held.callback(listening.close)
+                continue
+            try:
+                return listening, udp, Datagrams()
+            except OSError:
+                listening.close()
+                udp.close()
+                raise
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 

@@ -36,6 +36,13 @@ def test_without_a_name_there_is_none() -> None:
     assert server_name(TLS_1_0_WITHOUT_EXTENSIONS) is None
 
 
+def test_a_list_of_other_names_has_none() -> None:
+    """RFC 6066 section 3 has room for names of other types, of which there are none."""
+    name = HELLO.index(NAME.encode())
+    assert HELLO[name - 3] == 0  # its type
+    assert server_name(HELLO[: name - 3] + b"\x01" + HELLO[name - 2 :]) is None
+
+
 def test_cut_at_every_byte_it_is_read_as_soon_as_it_is_there() -> None:
     end = HELLO.index(NAME.encode()) + len(NAME)
     for cut in range(len(HELLO)):

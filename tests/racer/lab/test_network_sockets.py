@@ -155,6 +155,21 @@ async def test_refusals_and_silence() -> None:
         assert len(net.hits) == 3
 
 
+@pytest.mark.parametrize("error", [OSError(errno.EADDRNOTAVAIL, "none left"), ValueError("gone")])
+async def test_a_connection_that_fails_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def fail(sock: socket.socket, address: str, port: int) -> None:
+        raise error
+
+    async with lab.Network() as net:
+        await net.add_site(NAME, SITE)
+        monkeypatch.setattr("racer.lab._network.connect", fail)
+        with pytest.raises(OSError, match=r"none left|reset by peer"):
+            await net.dial_tcp(SITE, 443)
+        assert net._dialed == {}
+
+
 class TestDoors:
     """Programs that can be given no hook come in by a port of 127.0.0.1."""
 
