@@ -336,10 +336,12 @@ class Network(Running):
 
     async def _carry(self, connection: Connection, client: End) -> None:
         """Be the path between one client and a site."""
-        if isinstance(connection.bar, Refuse):
+        place = connection.place
+        site = self._sites.get(place)
+        # Nobody is there where something hung that was allowed since, and somebody came in by the door.
+        if isinstance(connection.bar, Refuse) or (connection.bar is None and site is None):
             client.abort()
             return
-        place = connection.place
         inner, outer = stream_pair(name=f"lab path to {place[0]}:{place[1]}")
         path = Path(
             client,
@@ -350,8 +352,8 @@ class Network(Running):
             segments=connection.segments,
             on_hit=lambda inspector: self._hit(inspector.hit, place, "tcp", inspector.name),
         )
-        if connection.bar is None:
-            self._tasks.start_soon(self._sites[place].serve, outer)
+        if connection.bar is None and site is not None:
+            self._tasks.start_soon(site.serve, outer)
         else:
             path.hang()
         self._paths[path] = place

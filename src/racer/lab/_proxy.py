@@ -276,13 +276,18 @@ class _Call:
 
     async def make(self, connect: Connect, host: str, port: int) -> None:
         """Set `target`, which is the caller's to close then, or `error`."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._watch, group.cancel_scope)
-            try:
-                self.target = await connect(host, port)
-            except OSError as exc:
-                self.error = exc
-            group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch, group.cancel_scope)
+                try:
+                    self.target = await connect(host, port)
+                except OSError as exc:
+                    self.error = exc
+                group.cancel_scope.cancel()
+        except BaseException:
+            if self.target is not None:  # it stood in the moment in which all of this was cancelled
+                await anyio.aclose_forcefully(self.target)
+            raise
         if self.target is None and self.error is None:
             raise Over
 

@@ -8,6 +8,7 @@ import itertools
 import os
 import socket
 import struct
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -39,7 +40,7 @@ LOOPBACK: Final = "127.0.0.1"
 _BACKLOG: Final = 1024
 _BUFFER: Final = 4 * 2**20  # bytes; the kernel grants what it may
 _BURST: Final = 64  # datagrams that are read before other tasks have their turn
-_NO_LINGER: Final = struct.pack("ii", 1, 0)
+_NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
 class SocketEnd(ByteStream):

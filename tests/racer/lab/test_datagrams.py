@@ -13,7 +13,7 @@ from anyio.abc import SocketAttribute
 from racer import lab
 from racer.errors import ConfigError
 from racer.lab._datagrams import Clients, DatagramEnd
-from racer.testing import run_virtual
+from racer.testing import cancel_everywhere, run_virtual
 
 if TYPE_CHECKING:
     from anyio.abc import UnreliableObjectStream
@@ -164,6 +164,32 @@ def test_each_client_has_dice_of_its_own_the_same_each_time() -> None:
     assert first == run("asyncio", 1) == run("trio", 1)
     assert first != run("asyncio", 2)
     assert first[0] != first[1] != first[2]
+
+
+async def test_cancelled_anywhere_nothing_is_left_open() -> None:
+    ends: list[UnreliableObjectStream[bytes]] = []
+    gone = 0
+
+    async def handler(client: UnreliableObjectStream[bytes]) -> None:
+        nonlocal gone
+        try:
+            await echo(client)
+        finally:
+            gone += 1
+
+    async def story() -> None:
+        async with network(up=lab.Profile(delay=0.25)) as net:
+            net.add_datagram_site(NAME, SITE, port=7, handler=handler)
+            async with await net.dial_udp(SITE, 7) as udp:
+                ends.append(udp)
+                await udp.send(b"hello")
+                await udp.receive()
+
+    async def verify() -> None:
+        assert all(isinstance(end, DatagramEnd) and end.closed for end in ends)
+        assert gone == len(ends)
+
+    assert (await cancel_everywhere(story, verify=verify)).cancelled > 20
 
 
 class TestEnd:

@@ -211,6 +211,18 @@ class TestDoors:
                 assert await is_reset(stream)
             assert site.connections == 0
 
+    async def test_a_door_where_nobody_is_any_more_is_shut(self) -> None:
+        async with lab.Network() as net:
+            net.rules.append(lab.AcceptAndHang())
+            async with await net.dial_tcp(SITE, 443):
+                net.rules.clear()
+                door = net._doors[SITE, 443, "tcp"]
+                try:
+                    async with await anyio.connect_tcp("127.0.0.1", door) as stream:
+                        assert await is_reset(stream)
+                except OSError:
+                    pass  # the reset was faster than connect
+
     async def test_datagrams_come_through_too(self) -> None:
         async def shout(client: anyio.abc.UnreliableObjectStream[bytes]) -> None:
             async for data in client:

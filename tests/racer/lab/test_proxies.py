@@ -15,7 +15,7 @@ from anyio.streams.tls import TLSStream
 from racer import lab
 from racer.abc import Progress, Target
 from racer.errors import ConfigError
-from racer.testing import EchoServer, stream_pair
+from racer.testing import EchoServer, StreamLedger, cancel_everywhere, stream_pair
 from transports.direct import Direct
 from transports.proxy import HttpConnect, Socks5
 
@@ -149,6 +149,31 @@ class TestTunnel:
                 await anyio.sleep(3)
         assert cancelled == [3]
         assert far.closed
+
+    async def test_cancelled_anywhere_nothing_is_left_open(
+        self, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger = StreamLedger()
+        monkeypatch.setattr("racer.lab._network.stream_pair", partial(stream_pair, ledger=ledger))
+        link = lab.Profile(delay=0.25)
+        proxies: list[lab.Socks5Proxy | lab.HttpProxy] = []
+
+        async def story() -> None:
+            async with network(up=link) as net:
+                await net.add_site(NAME, SITE)
+                proxies.append(kind(connect=net.connector()))
+                await net.add_site("p.example", PROXY, port=80, handler=proxies[-1].serve_stream)
+                async with await net.dial_tcp(PROXY, 80) as stream:
+                    await enter(kind, stream)
+                    await stream.send(b"hello")
+                    assert await read(stream, 5) == b"hello"
+
+        async def verify() -> None:
+            ledger.assert_all_closed()
+            assert all(proxy.tunnels == 0 for proxy in proxies)
+
+        sweep = await cancel_everywhere(story, verify=verify, passes=3)
+        assert sweep.cancelled > 50
 
     async def test_its_connectors_own_error_is_not_taken_for_a_refusal(self, kind: Kind) -> None:
         async def connect(host: str, port: int) -> ByteStream:
