@@ -134,20 +134,27 @@ async def test_a_bad_target_is_told_before_the_configuration_is_read(
 
 
 gate = threading.Event()
+made_slowly = threading.Event()
 
 
 def make_slowly(context: MakeContext) -> Guest:
     gate.wait(30)
-    return plugins.make(context)
+    try:
+        return plugins.make(context)
+    finally:
+        made_slowly.set()
 
 
 @pytest.fixture
 def slow_import(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A plugin that takes until `gate` opens to make its guest."""
     gate.clear()
+    made_slowly.clear()
     install(monkeypatch, point("direct", f"{__name__}:make_slowly"))
     yield
     gate.set()
+    # A thread that a cancelled dial left behind would make its guest in the next test.
+    assert made_slowly.wait(30)
 
 
 async def test_a_dial_can_be_cancelled_while_the_configuration_is_read(slow_import: None) -> None:
