@@ -28,6 +28,7 @@ from tests.racer import plugins
 from tests.racer.plugins import install, point
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from racer.abc import Guest, MakeContext
@@ -133,31 +134,31 @@ async def test_a_bad_target_is_told_before_the_configuration_is_read(
         await racer.dial("http://example.com")
 
 
-gate = threading.Event()
-made_slowly = threading.Event()
+class Gate(threading.Event):
+    """Holds up `make_slowly` until it opens; there is none outside of a test that has one."""
+
+    now: Gate | None = None
 
 
 def make_slowly(context: MakeContext) -> Guest:
-    gate.wait(30)
-    try:
-        return plugins.make(context)
-    finally:
-        made_slowly.set()
+    gate = Gate.now
+    if gate is None or not gate.wait(30) or gate is not Gate.now:
+        # The thread of a cancelled dial, which must not make its guest in somebody else's test.
+        raise ConfigError("too late")
+    return plugins.make(context)
 
 
 @pytest.fixture
-def slow_import(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A plugin that takes until `gate` opens to make its guest."""
-    gate.clear()
-    made_slowly.clear()
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """What a plugin waits for until it makes its guest."""
+    gate = Gate.now = Gate()
     install(monkeypatch, point("direct", f"{__name__}:make_slowly"))
-    yield
+    yield gate
+    Gate.now = None
     gate.set()
-    # A thread that a cancelled dial left behind would make its guest in the next test.
-    assert made_slowly.wait(30)
 
 
-async def test_a_dial_can_be_cancelled_while_the_configuration_is_read(slow_import: None) -> None:
+async def test_a_dial_can_be_cancelled_while_the_configuration_is_read(gate: Gate) -> None:
     with anyio.move_on_after(1) as scope:
         await racer.dial(HOST)
     assert scope.cancelled_caught
@@ -166,7 +167,7 @@ async def test_a_dial_can_be_cancelled_while_the_configuration_is_read(slow_impo
 
 
 async def test_a_dialer_that_is_chosen_while_the_configuration_is_read_is_used(
-    slow_import: None,
+    gate: Gate,
 ) -> None:
     chosen = racer.Dialer([ScriptedTransport("chosen")])
     names = []
