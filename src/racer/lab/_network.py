@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import math
 import os
 import socket
 from collections import Counter
@@ -188,10 +189,10 @@ class Network(Running):
         return zone
 
     async def dial_tcp(self, address: str, port: int) -> ByteStream:
-        """Return a connection to an address of this network; for a transport's `dial_tcp=` option.
+        """Return a connection to an address of this network, which the caller closes; for a transport's `dial_tcp=` option.
 
         Raises:
-            OSError: refused, or no such host.
+            OSError: refused, no such host, or this network was left meanwhile.
         """
         return await self._dial(address, port, censored=True)
 
@@ -296,9 +297,10 @@ class Network(Running):
         barred = connection.bar
         if barred is not None:
             self._hit(barred, place, "tcp")
-        if isinstance(barred, Blackhole):
-            await anyio.sleep_forever()
-        await self._timetable.wait_until(connection.stands_at(anyio.current_time()))
+        vanishes = isinstance(barred, Blackhole)
+        await self._timetable.wait_until(
+            math.inf if vanishes else connection.stands_at(anyio.current_time())
+        )
         if isinstance(barred, Refuse) or (barred is None and place not in self._sites):
             known = any(address == place[0] for address, _ in self._sites)
             number = errno.ECONNREFUSED if known or barred is not None else errno.EHOSTUNREACH

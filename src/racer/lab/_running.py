@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+import errno
 import heapq
 import itertools
 import math
+import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
@@ -162,6 +164,8 @@ class Timetable:
         self._entries: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._news = anyio.Event()
+        self._waiting: set[anyio.Event] = set()
+        self._ended = False
 
     def enter(self, when: float, call: Callable[[], None]) -> None:
         """Call `call` when the loop's clock reads `when`: in this call if that is now, never if it is infinite."""
@@ -178,19 +182,34 @@ class Timetable:
 
         Exact, and for tasks that are not the lab's own: unlike a scope with a deadline, an event hides no asyncio
         `task.cancel()` that comes in the same moment.
+
+        Raises:
+            OSError: nobody keeps the times any more.
         """
         await anyio.lowlevel.checkpoint()
         come = anyio.Event()
-        self.enter(when, come.set)
-        await come.wait()
+        self._waiting.add(come)
+        try:
+            self.enter(when, come.set)
+            await come.wait()
+        finally:
+            self._waiting.discard(come)
+        if self._ended:
+            await anyio.lowlevel.checkpoint()  # what ended the lab may have cancelled this task as well
+            raise OSError(errno.ENETDOWN, f"{os.strerror(errno.ENETDOWN)} (the lab was left)")
 
     async def run(self) -> None:
-        """Keep the times; never ends by itself."""
-        while True:
-            self._news = anyio.Event()
-            when = self._entries[0][0] if self._entries else math.inf
-            if when > anyio.current_time():
-                with anyio.CancelScope(deadline=when):
-                    await self._news.wait()
-                continue
-            heapq.heappop(self._entries)[2]()
+        """Keep the times; never ends by itself. Who still waits when it is cancelled is told."""
+        try:
+            while True:
+                self._news = anyio.Event()
+                when = self._entries[0][0] if self._entries else math.inf
+                if when > anyio.current_time():
+                    with anyio.CancelScope(deadline=when):
+                        await self._news.wait()
+                    continue
+                heapq.heappop(self._entries)[2]()
+        finally:
+            self._ended = True
+            for come in tuple(self._waiting):
+                come.set()

@@ -309,6 +309,25 @@ class TestEnds:
             await stream.receive()
         await stream.aclose()
 
+    @pytest.mark.parametrize("rules", [[], [lab.Blackhole()]])
+    async def test_who_dials_from_outside_is_told_when_it_is_left(
+        self, rules: list[lab.Rule]
+    ) -> None:
+        failed: list[float] = []
+
+        async def dial() -> None:
+            with pytest.raises(OSError, match="the lab was left") as caught:
+                await net.dial_tcp(SITE, 443)
+            assert caught.value.errno == errno.ENETDOWN
+            failed.append(anyio.current_time())
+
+        async with anyio.create_task_group() as group, distant() as net:
+            await net.add_site(NAME, SITE)
+            net.rules += rules
+            group.start_soon(dial)
+            await anyio.sleep(0.5)
+        assert failed == [0.5]
+
     async def test_what_the_block_raises_leaves_it_as_it_was_raised(self) -> None:
         with pytest.raises(ZeroDivisionError):
             async with distant() as net:
