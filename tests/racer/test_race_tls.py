@@ -148,8 +148,10 @@ async def test_an_end_without_close_notify_is_the_end() -> None:
 
 @virtual_time
 async def test_a_mute_peer_holds_up_no_close() -> None:
+    context = server_context(HOST)
+
     async def goes_mute(far: MemoryStream) -> None:
-        await TLSStream.wrap(far, server_side=True, ssl_context=server_context(HOST))
+        await TLSStream.wrap(far, server_side=True, ssl_context=context)
         await anyio.sleep_forever()
 
     async with Scene(behind(goes_mute)) as scene:
