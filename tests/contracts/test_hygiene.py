@@ -83,11 +83,11 @@ def test_no_test_waits_for_real_time(path: Path) -> None:
     [
         ('open("/tmp/log")', True),
         ("see /home/me/racer for more", True),
-        ("cd /work/main", True),
+        ("cd /Users/me/racer", True),
         ("#!/usr/bin/env bash", False),
         ("read /etc/hosts", False),
         ("https://example.com/home/page", False),
-        ("$HOME/tmp/x and ~/work/x", False),
+        ("$HOME/tmp/x and ~/tmp/x", False),
         ('/proc/net/tcp and "/tmp"', False),
     ],
 )

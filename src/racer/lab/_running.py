@@ -195,7 +195,8 @@ class Timetable:
         finally:
             self._waiting.discard(come)
         if self._ended:
-            await anyio.lowlevel.checkpoint()  # what ended the lab may have cancelled this task as well
+            # What ended the lab may have cancelled this task as well.
+            await anyio.lowlevel.checkpoint()
             raise OSError(errno.ENETDOWN, f"{os.strerror(errno.ENETDOWN)} (the lab was left)")
 
     async def run(self) -> None:
