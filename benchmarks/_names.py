@@ -1,4 +1,4 @@
-"""Names to addresses inside a lab, as resolvers for `Direct` and as a look-up for everybody else."""
+"""Names to addresses inside a lab, as a resolver for `Direct` and as a look-up for everybody else, so that both ask alike."""
 
 from __future__ import annotations
 
@@ -13,32 +13,13 @@ import dns.rdatatype
 from transports.direct import Answer, Family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from racer.lab import Network
 
-__all__ = ("AskedNames", "KnownNames", "look_up")
+__all__ = ("AskedNames", "look_up")
 
 _KINDS = {Family.IPV4: dns.rdatatype.A, Family.IPV6: dns.rdatatype.AAAA}
-
-
-class KnownNames:
-    """A hosts file.
-
-    Args:
-        hosts: name to addresses, IPv4 only.
-    """
-
-    def __init__(self, hosts: Mapping[str, Sequence[str]]) -> None:
-        self._hosts = hosts
-
-    async def resolve(
-        self, name: str, families: Sequence[Family], report: Callable[[Answer], None]
-    ) -> None:
-        await anyio.lowlevel.checkpoint()
-        known = tuple(self._hosts.get(name, ())) if Family.IPV4 in families else ()
-        error = None if known else socket.gaierror(socket.EAI_NONAME, f"{name} is not known here")
-        report(Answer(families=tuple(families), addresses=known, error=error))
 
 
 class AskedNames:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 import racer
-from benchmarks._names import KnownNames
 from racer import lab
 from racer.cli._columns import wrapped
 from racer.cli._live import view_on, watch
@@ -102,7 +101,7 @@ def entrants(network: lab.Network, *, pace: float) -> list[racer.Entrant]:
     """Return the routes, in the order of their start."""
 
     def straight(address: str) -> Direct:
-        return Direct(resolver=KnownNames({HOST: [address]}), dial_tcp=network.dial_tcp)
+        return Direct(hosts={HOST: [address]}, dial_tcp=network.dial_tcp)
 
     proxied = Socks5(f"{PROXY}:1080", base=Direct(dial_tcp=network.dial_tcp))
     return [
