@@ -132,8 +132,9 @@ async def test_a_verified_stream_wins_and_carries_bytes() -> None:
 
 @virtual_time
 async def test_an_end_without_close_notify_is_the_end() -> None:
+    context = server_context(HOST)  # here, since making one writes a file: not in racer's own tasks
+
     async def cuts_off(far: MemoryStream) -> None:
-        context = server_context(HOST)
         stream = await TLSStream.wrap(far, server_side=True, ssl_context=context)
         await stream.send(b"half a")
         await far.aclose()
@@ -420,10 +421,10 @@ class Counted(Direct):
 
 @pytest.mark.every_loop
 async def test_over_real_sockets() -> None:
-    names = ["127.0.0.1", "127.0.0.2"]
+    contexts = [server_context(name) for name in ("127.0.0.1", "127.0.0.2")]
 
     async def serve(accepted: SocketStream) -> None:
-        await speaks_tls(server_context(names.pop(0)))(accepted)
+        await speaks_tls(contexts.pop(0))(accepted)
 
     async with (
         Scene(Counted()) as scene,
