@@ -365,12 +365,12 @@ class LoopHost(abc.Host):
 
     def end_from_anywhere(self) -> None:
         """Begin the end; for finalizers, which run in any thread at any moment. Never raises."""
-        self._call_from_anywhere(self._begin_end)
+        self._call_from_anywhere(self._begin_end, "the dialer was dropped")
 
-    def _begin_end(self) -> None:
+    def _begin_end(self, why: str) -> None:
         if self._state is _State.OPEN:
             self._state = _State.CLOSING
-            self._abort_races("the dialer was dropped")
+            self._abort_races(why)
             self._wake_keeper()
 
     async def aclose(self) -> None:
@@ -389,10 +389,7 @@ class LoopHost(abc.Host):
         ended = self._ended
         if ended is None:
             return
-        if self._state is _State.OPEN:
-            self._state = _State.CLOSING
-            self._abort_races("the dialer was closed")
-            self._wake_keeper()
+        self._begin_end("the dialer was closed")
         if runs_below(self._keeper):
             await anyio.lowlevel.checkpoint()
             return
