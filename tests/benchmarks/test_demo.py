@@ -129,16 +129,17 @@ def test_a_pipe_gets_text_journal_waterfall_and_hello(piped: str) -> None:
     assert "news.example" in text
     assert "(seed 5)" in text
 
+    # How the mirror's end and socks5's start fall is up to the machine's load; the rest follows from the story.
     events = [line.split("T  ")[1] for line in journal.splitlines() if "T  " in line]
-    assert events == [
+    (failed,) = (event for event in events if event.startswith("mirror failed (tls): "))
+    assert events.index(failed) > events.index("mirror starts")
+    assert [event for event in events if event != failed] == [
         "direct starts",
         "mirror starts",
-        events[2],
         "socks5 starts",
         "socks5 connected",
         "direct lost the race (connect)",
     ]
-    assert events[2].startswith("mirror failed (tls): ")
     assert "reset" in journal
 
     assert headline == "news.example:443 connected by socks5 in T"
