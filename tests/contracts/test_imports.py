@@ -28,6 +28,8 @@ FAULTS = {
     "pure": ("racer/_report.py", "import time"),
     "workshop": ("racer/_report.py", "from racer.testing import run_virtual"),
     "loops": ("racer/_report.py", "import asyncio"),
+    "soar-core": ("transports/soar/core/planted.py", "import random"),
+    "soar-floors": ("transports/soar/core/streams/planted.py", "import transports.soar.core.client"),
 }
 
 

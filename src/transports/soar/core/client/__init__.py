@@ -1,0 +1,3 @@
+"""The side that asks: paths, recovery, polls, sessions and their pool."""
+
+from __future__ import annotations

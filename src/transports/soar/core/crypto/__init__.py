@@ -1,0 +1,3 @@
+"""Soar's keys, handshake, sealed packets, and the proofs that a session has ended."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Frames, and ordered bytes with flow control; the same for both sides."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""RFC 9000 varints (placeholder, being written)."""
+
+from __future__ import annotations
