@@ -1,0 +1,143 @@
+"""What questions and answers share: codes of the DNS, and names read within bounds (RFC 1035)."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+from racer.errors import RemoteProtocolError
+
+__all__ = (
+    "EDNS_OCTETS",
+    "HEADER",
+    "MAX_MESSAGE",
+    "MAX_NAME",
+    "MAX_POINTERS",
+    "MAX_RECORDS",
+    "RECORD",
+    "MalformedMessage",
+    "QType",
+    "Rcode",
+    "read_labels",
+    "skip_name",
+)
+
+MAX_MESSAGE: Final = 65_535
+"""Octets of a message (SPEC 5.5)."""
+
+MAX_NAME: Final = 255
+"""Octets of a name, root included (RFC 1035 section 2.3.4)."""
+
+MAX_POINTERS: Final = 16
+"""That are followed in one name (SPEC 5.5)."""
+
+MAX_RECORDS: Final = 32
+"""That are looked at in one message (SPEC 5.5)."""
+
+EDNS_OCTETS: Final = 1232
+"""What both sides announce; passes everywhere without fragments (SPEC 5.1)."""
+
+HEADER: Final = struct.Struct("!6H")
+"""Id, flags, and the numbers of questions, answers, authorities and additional records."""
+
+RECORD: Final = struct.Struct("!HHIH")
+"""Type, class, TTL and length of a record, behind its owner's name; for OPT, RFC 6891 section 6.1.3."""
+
+_POINTER: Final = 0xC0
+_MAX_LABEL: Final = 63
+
+
+class QType(IntEnum):
+    """Types of records and questions that Soar knows by name."""
+
+    A = 1
+    NS = 2
+    SOA = 6
+    TXT = 16
+    AAAA = 28
+    OPT = 41
+    DS = 43
+    TKEY = 249
+    TSIG = 250
+    IXFR = 251
+    AXFR = 252
+    MAILB = 253
+    MAILA = 254
+    ANY = 255
+
+
+class Rcode(IntEnum):
+    """Response codes that Soar sends, or makes something of."""
+
+    NOERROR = 0
+    FORMERR = 1
+    SERVFAIL = 2
+    NXDOMAIN = 3
+    NOTIMP = 4
+    REFUSED = 5
+    BADVERS = 16
+
+
+class MalformedMessage(RemoteProtocolError):
+    """Octets that are no DNS message, or one past the bounds of SPEC 5.5."""
+
+
+def skip_name(message: bytes, offset: int, *, pointers: bool = True) -> int:
+    """Return where the name at `offset` ends; nothing but its length octets is looked at.
+
+    A pointer ends a name, and isn't followed; without `pointers` there may be none.
+
+    Raises:
+        MalformedMessage: it is cut short, too long, has a label of an unknown kind, or a pointer that may not be.
+    """
+    at = offset
+    try:
+        while length := message[at]:
+            if length > _MAX_LABEL:
+                if length < _POINTER or not pointers:
+                    msg = f"a label at octet {at} begins with {length:#x}"
+                    raise MalformedMessage(msg)
+                at += 1
+                break
+            at += length + 1
+    except IndexError:
+        at = len(message)
+    if at >= len(message) or at - offset >= MAX_NAME:
+        msg = f"the name at octet {offset} is cut short, or has more than {MAX_NAME} octets"
+        raise MalformedMessage(msg)
+    return at + 1
+
+
+def read_labels(message: bytes, offset: int) -> list[bytes]:
+    """Return the labels of the name at `offset`, as spelled; pointers lead to earlier octets only.
+
+    Raises:
+        MalformedMessage: it is cut short, too long, has a label of an unknown kind, or a pointer that leads on or
+            is one too many.
+    """
+    labels: list[bytes] = []
+    octets = 1
+    pointers = 0
+    at = offset
+    earliest = offset
+    try:
+        while length := message[at]:
+            if length >= _POINTER:
+                to = (length & 0x3F) << 8 | message[at + 1]
+                pointers += 1
+                if to >= earliest or pointers > MAX_POINTERS:
+                    msg = f"the pointer at octet {at} leads to octet {to}, or is one of more than {MAX_POINTERS}"
+                    raise MalformedMessage(msg)
+                at = earliest = to
+                continue
+            octets += length + 1
+            if length > _MAX_LABEL or octets > MAX_NAME:
+                msg = f"a label at octet {at} begins with {length:#x}, or its name has more than {MAX_NAME} octets"
+                raise MalformedMessage(msg)
+            labels.append(message[at + 1 : at + 1 + length])
+            at += length + 1
+    except IndexError:
+        msg = f"the name at octet {offset} runs past the message's {len(message)} octets"
+        raise MalformedMessage(msg) from None
+    return labels
