@@ -57,7 +57,12 @@ class Origin:
     ) -> Target | None:
         """Begin a connection to the target called `name`; `touched` is called after each thing it does."""
         if name.startswith("refuse"):
-            self._world.after(CONNECT, lambda: (connection.refuse(2), touched()))  # type: ignore[func-returns-value]
+
+            def refuse() -> None:
+                connection.refuse(2)
+                touched()
+
+            self._world.after(CONNECT, refuse)
             return None
         if name.startswith("unreachable"):
             return None
