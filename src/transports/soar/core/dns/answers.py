@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from transports.soar.core.dns.zone import Zone
 
 __all__ = (
+    "APEX_SOA",
     "MAX_SOA_OCTETS",
     "MIN_DS_OCTETS",
     "NOTICE_OCTETS",
     "Answer",
     "Form",
+    "Records",
     "build_answer",
     "failure",
     "nodata",
@@ -39,6 +41,7 @@ __all__ = (
     "read_answer",
     "room",
     "truncated",
+    "with_records",
 )
 
 NOTICE_OCTETS: Final = 23
@@ -116,6 +119,20 @@ class Answer(NamedTuple):
     question: bytes
     payload: bytes | None = None
     notice: bytes | None = None
+
+
+class Records(NamedTuple):
+    """Records that make an answer.
+
+    Attributes:
+        answers: how many are in the answer section.
+        additional: how many follow in the additional one.
+        wire: all of them, with pointers into a message that begins with header and question.
+    """
+
+    answers: int
+    additional: int
+    wire: bytes
 
 
 # --- the server's side ----------------------------------------------------------------------
@@ -211,14 +228,27 @@ def failure(copy: Copy, rcode: Rcode) -> bytes:
     return HEADER.pack(copy.id, flags, questions, 0, 0, 1 if opt else 0) + copy.question + opt
 
 
+def with_records(copy: Copy, records: Records) -> bytes:
+    """Return a positive answer made of `records`."""
+    opt = _opt(copy)
+    flags = _AUTHORITATIVE | copy.flags & _KEPT
+    header = HEADER.pack(
+        copy.id, flags, 1, records.answers, 0, records.additional + (1 if opt else 0)
+    )
+    return b"".join((header, copy.question, records.wire, opt))
+
+
 def _negative(copy: Copy, rcode: Rcode, zone: Zone, mname: bytes, rname: bytes) -> bytes:
     """Return an answer without records but the zone's SOA, whose names are given in wire octets."""
     opt = _opt(copy)
     flags = _AUTHORITATIVE | copy.flags & _KEPT | rcode
     header = HEADER.pack(copy.id, flags, 1, 0, 1, 1 if opt else 0)
+    return b"".join((header, copy.question, _soa(_apex(copy, zone), mname, rname), opt))
+
+
+def _soa(owner: bytes, mname: bytes, rname: bytes) -> bytes:
     body = mname + rname + _SOA_NUMBERS
-    length = len(body).to_bytes(2, "big")
-    return b"".join((header, copy.question, _apex(copy, zone), _SOA_HEAD, length, body, opt))
+    return b"".join((owner, _SOA_HEAD, len(body).to_bytes(2, "big"), body))
 
 
 def _apex(copy: Copy, zone: Zone) -> bytes:
@@ -265,6 +295,12 @@ _SOA_SIZES: Final = [
 
 def _misfit(form: Form, payload: bytes) -> LocalProtocolError:
     return LocalProtocolError(f"the form {form.name} cannot carry {len(payload)} octets")
+
+
+APEX_SOA: Final = Records(
+    1, 0, _soa(_NAME_OF_QUESTION, _NAME_OF_QUESTION, _HOSTMASTER + _NAME_OF_QUESTION)
+)
+"""The SOA record of whatever zone was asked for it; the one that negative answers carry."""
 
 
 # --- the client's side ----------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from enum import IntEnum
 from typing import Final
 
-from racer.errors import RemoteProtocolError
+from racer.errors import ConfigError, RemoteProtocolError
 
 __all__ = (
     "EDNS_OCTETS",
@@ -21,6 +22,7 @@ __all__ = (
     "Rcode",
     "read_labels",
     "skip_name",
+    "wire_name",
 )
 
 MAX_MESSAGE: Final = 65_535
@@ -46,6 +48,7 @@ RECORD: Final = struct.Struct("!HHIH")
 
 _POINTER: Final = 0xC0
 _MAX_LABEL: Final = 63
+_HOST_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
 class QType(IntEnum):
@@ -141,3 +144,24 @@ def read_labels(message: bytes, offset: int) -> list[bytes]:
         msg = f"the name at octet {offset} runs past the message's {len(message)} octets"
         raise MalformedMessage(msg) from None
     return labels
+
+
+def wire_name(text: str) -> bytes:
+    """Return the wire octets of a name that a person wrote, lower case, root included; a last dot doesn't matter.
+
+    Raises:
+        ConfigError: it is no name of hosts or zones; says why.
+    """
+    labels = text.lower().removesuffix(".").split(".")
+    for label in labels:
+        if not _HOST_LABEL.fullmatch(label):
+            msg = (
+                f"the name {text!r} has the label {label!r}: labels are 1 to {_MAX_LABEL} of a-z, 0-9, - and _, with"
+                " no - at either end; write other names in their xn-- form"
+            )
+            raise ConfigError(msg)
+    wire = b"".join(bytes((len(label),)) + label.encode() for label in labels) + b"\0"
+    if len(wire) > MAX_NAME:
+        msg = f"the name {text!r} takes {len(wire)} octets; at most {MAX_NAME} are a name"
+        raise ConfigError(msg)
+    return wire

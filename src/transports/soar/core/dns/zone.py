@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from racer.errors import ConfigError, LocalProtocolError
 from transports.soar.core.dns import base32
+from transports.soar.core.dns.messages import wire_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,6 @@ MAX_ZONES: Final = 8
 _LENGTHS: Final = {2: 101, 3: 178, 4: 255}  # whole octets of a name of several labels (SPEC 4.2)
 _FULL: Final = 63  # characters of a full label
 _FULL_OCTET: Final = bytes((_FULL,))
-_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _VALUES: Final = {octet: value for value, octet in enumerate(base32.ALPHABET)}
 
 
@@ -127,20 +126,11 @@ class Zone:
         Raises:
             ConfigError: no zone can have that name; says why.
         """
-        lowered = text.lower().removesuffix(".")
-        labels = lowered.split(".")
-        for label in labels:
-            if not _LABEL.fullmatch(label):
-                msg = (
-                    f"the zone {text!r} has the label {label!r}: labels are 1 to 63 of a-z, 0-9, - and _, with no -"
-                    " at either end; write other names in their xn-- form"
-                )
-                raise ConfigError(msg)
-        wire = b"".join(bytes((len(label),)) + label.encode() for label in labels) + b"\0"
+        wire = wire_name(text)
         if len(wire) > MAX_ZONE_OCTETS:
             msg = f"the zone {text!r} takes {len(wire)} octets in a message; at most {MAX_ZONE_OCTETS} may be used"
             raise ConfigError(msg)
-        return cls(lowered, wire)
+        return cls(text.lower().removesuffix("."), wire)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same name."""
