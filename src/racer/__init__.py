@@ -22,7 +22,7 @@ from racer._version import __version__
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from racer import config, scheduling, testing
+    from racer import config, http, scheduling, testing
 
 __all__ = (
     "Attempt",
@@ -41,12 +41,13 @@ __all__ = (
     "config",
     "dial",
     "errors",
+    "http",
     "scheduling",
     "set_default_dialer",
     "testing",
 )
 
-_LAZY = frozenset({"config", "scheduling", "testing"})
+_LAZY = frozenset({"config", "http", "scheduling", "testing"})
 
 
 def __getattr__(name: str) -> ModuleType:

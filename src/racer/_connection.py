@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,16 @@ class _Finisher:
             await self._resource.aclose()
         finally:
             self._lease.release()
+
+    def abort(self) -> None:
+        """Close by force, behind the scenes; synchronous, for where nothing can be awaited. Again does nothing."""
+        if self._open:
+            self._open = False
+            closer = self._host.close_soon(
+                self._resource, self._name, contextvars.Context(), self._lease.release
+            )
+            if closer is not None:
+                closer.force()
 
     def __repr__(self) -> str:
         """Say which transport carries it, and nothing of the target."""

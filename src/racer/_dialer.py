@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Final
 
@@ -156,7 +156,7 @@ class Dialer:
             check: a coroutine function that is given the stream and may talk on it; raising, or returning `False`, makes
                 the attempt fail as `not_usable`, or for the reason that a `TransportError` of its own gives.
             only: names of the entrants that may take part; `None` for all.
-            exclude: names of those that may not.
+            exclude: names of those that may not; a mapping gives each its reason, which the report shows.
 
         Raises:
             InvalidTarget, ConfigError: before any IO.
@@ -214,10 +214,13 @@ class Dialer:
             msg = f"kind must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}"
             raise ConfigError(msg)
         chosen = self._chosen(only, exclude)
+        why: Mapping[str, str] = exclude if isinstance(exclude, Mapping) else {}
         self._host.check()
 
         def reason_against(place: Place) -> str | None:
-            return self._reason_against(place, target, kind, chosen)
+            if chosen is not None and place.name not in chosen:
+                return why.get(place.name, "left out by the caller")
+            return self._reason_against(place, target, kind)
 
         places = [(place, reason_against(place)) for place in self._roster]
         return Race(
@@ -232,6 +235,19 @@ class Dialer:
             telemetry=self._telemetry,
             reason_against=reason_against,
         )
+
+    def eligible(self, target: Target, *, kind: Kind = "stream") -> dict[str, Guest]:
+        """Return the guests that would take part in such a race now, by name, in the order listed; no IO (R6)."""
+        return {
+            place.name: place.lodger.guest
+            for place in self._roster
+            if self._reason_against(place, target, kind) is None
+        }
+
+    @property
+    def host(self) -> LoopHost:
+        """Where a long-lived task may live that is to end with the dialer; it runs after the first use."""
+        return self._host
 
     def replace(self, name: str, transport: Guest) -> None:
         """Put another transport into the place of the entrant `name`, from the next attempt on.
@@ -322,12 +338,8 @@ class Dialer:
         ]
         return max([DEFAULT_TIMEOUT, *eligible])
 
-    def _reason_against(
-        self, place: Place, target: Target, kind: Kind, chosen: frozenset[str] | None
-    ) -> str | None:
+    def _reason_against(self, place: Place, target: Target, kind: Kind) -> str | None:
         """Return why an entrant takes no part in a race (R6)."""
-        if chosen is not None and place.name not in chosen:
-            return "left out by the caller"
         guest = place.lodger.guest
         if isinstance(guest, RequestTransport):
             if kind == "stream":

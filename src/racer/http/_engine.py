@@ -1,0 +1,180 @@
+"""What a transport's requests share: the dialer, the pool, and what is known of routes. It knows no HTTP library."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio.streams.tls import TLSAttribute
+
+from racer._connection import RoutedConnection
+from racer._default import default_dialer
+from racer._target import Target
+from racer.errors import ConfigError, DialerClosed
+from racer.http._exchange import Exchange
+from racer.http._http1 import HTTP1Connection
+from racer.http._http2 import PooledHTTP2
+from racer.http._memory import MAX_ORIGINS, RouteMemory
+from racer.http._pool import Pool
+from racer.http._routes import RouteConnection
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Container
+    from typing import Any
+
+    from racer._dialer import Dialer
+    from racer._race import Finisher
+    from racer.http._messages import Origin, Request, Response, Via
+    from racer.http._pool import Entry, Limits, Permit, ProtocolConnection
+
+__all__ = ("Engine",)
+
+_ALPN: Final = {True: ("h2", "http/1.1"), False: ("http/1.1",)}
+
+
+class Engine:
+    """Sends requests over connections that won races.
+
+    Args:
+        dialer: who races; `None` for the running loop's default one.
+        http1: whether HTTP/1.1 may be spoken.
+        http2: whether HTTP/2 may be.
+        ssl_context: for all targets; `None` for the system's trust. Its list of ALPN protocols is set.
+        limits: of the pool.
+        retry_statuses: statuses that another route may better.
+        tag: what is told of the app and the route in headers of each request; `None` for nothing.
+        encode: makes the HTTP library's request of ours, for guests that take requests.
+
+    Raises:
+        ConfigError: neither protocol is allowed.
+    """
+
+    def __init__(
+        self,
+        dialer: Dialer | None,
+        *,
+        http1: bool,
+        http2: bool,
+        ssl_context: ssl.SSLContext | None,
+        limits: Limits,
+        retry_statuses: Container[int],
+        tag: str | None,
+        encode: Callable[[Request], Any],
+    ) -> None:
+        """Touch no event loop."""
+        if not http1 and not http2:
+            msg = "http1=False and http2=False leave no protocol"
+            raise ConfigError(msg)
+        self.memory = RouteMemory()
+        self.pool = Pool(limits, self.memory, self._may_multiplex)
+        self.retry_statuses = retry_statuses
+        self.tag = tag
+        self._given = dialer
+        self._dialer: Dialer | None = None
+        self._http1 = http1
+        self._http2 = http2
+        self._encode = encode
+        self._tls: bool | ssl.SSLContext = True
+        self._alpn: tuple[str, ...] = ("h2",) if not http1 else _ALPN[http2]
+        if ssl_context is not None:
+            ssl_context.set_alpn_protocols(list(self._alpn))
+            self._tls, self._alpn = ssl_context, ()
+        self._targets: OrderedDict[Origin, Target] = OrderedDict()
+        self._sweeping = False
+        self._closed = False
+
+    def _may_multiplex(self, origin: Origin) -> bool:
+        return self._http2 and (origin.scheme == "https" or not self._http1)
+
+    async def send(self, request: Request) -> tuple[Response, Via]:
+        """Return the response to a request, and by which way it came; its body is the caller's to close.
+
+        Raises:
+            Failure: with the name of the HTTP library's error, and racer's as its cause.
+            ConfigError: the dialer cannot be used here.
+        """
+        if self._closed:
+            msg = "this transport is closed; make a new one"
+            raise DialerClosed(msg)
+        return await Exchange(self, await self.dialer(), request).run()
+
+    async def dialer(self) -> Dialer:
+        """Return who races: the one given, or the running loop's default."""
+        if self._given is not None:
+            return self._given
+        if self._dialer is None or not self._dialer.is_usable:
+            self._dialer = await default_dialer()
+        return self._dialer
+
+    def target(self, origin: Origin) -> Target:
+        """Return an origin as what a race is about.
+
+        Raises:
+            InvalidTarget: no host can have that name.
+        """
+        if (known := self._targets.get(origin)) is not None:
+            return known
+        secure = origin.scheme == "https"
+        target = Target(
+            origin.host,
+            origin.port,
+            tls=self._tls if secure else False,
+            alpn=self._alpn if secure else (),
+        )
+        self._targets[origin] = target
+        if len(self._targets) > MAX_ORIGINS:
+            self._targets.popitem(last=False)
+        return target
+
+    def adopt(self, finisher: Finisher, permit: Permit, dialer: Dialer) -> Entry:
+        """Return the pool's entry of what a race gave; synchronous, so that it always has one owner."""
+        try:
+            connection = self._speaking(finisher, permit.origin, dialer)
+        except BaseException:
+            finisher.abort()
+            raise
+        return self.pool.add(permit, connection, anyio.current_time())
+
+    def _speaking(self, finisher: Finisher, origin: Origin, dialer: Dialer) -> ProtocolConnection:
+        host = dialer.host
+        if isinstance(finisher, RoutedConnection):
+            return RouteConnection(finisher, host, self._encode)
+        if origin.scheme == "https":
+            speaks_http2 = finisher.extra(TLSAttribute.alpn_protocol, None) == "h2"
+        else:
+            speaks_http2 = not self._http1  # by prior knowledge (RFC 9113 §3.3)
+        if speaks_http2:
+            return PooledHTTP2(finisher, host, self._look_again)
+        return HTTP1Connection(finisher, host, self._look_again)
+
+    def _look_again(self) -> None:
+        self.pool.changed(anyio.current_time())
+
+    def released(self, entry: Entry, dialer: Dialer, *, reusable: bool) -> None:
+        """Give a place on a connection back; synchronous."""
+        self.pool.release(entry, anyio.current_time(), reusable=reusable)
+        if self.pool.idle and self.pool.expires and not self._sweeping and dialer.host.is_open:
+            self._sweeping = True
+            try:
+                dialer.host.start_soon(self._sweep, name="racer http sweep")
+            except BaseException:
+                self._sweeping = False
+                raise
+
+    async def _sweep(self) -> None:
+        """Close what is idle for too long, as long as anything is idle."""
+        try:
+            while (due := self.pool.expire(anyio.current_time())) is not None:  # noqa: ASYNC110 - time is what it waits for
+                await anyio.sleep_until(due)
+        finally:
+            self._sweeping = False
+
+    def close(self) -> None:
+        """Close what is idle, and the rest when its last response is through; synchronous. Again does nothing."""
+        self._closed = True
+        # Without a loop there is nobody to close anything; the connections were freed with it.
+        with contextlib.suppress(RuntimeError):
+            self.pool.close()

@@ -1,0 +1,132 @@
+"""What can go wrong with a request, in words of HTTP, before it becomes an error of the caller's own library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from racer._words import describe
+from racer.errors import (
+    AttemptTimeout,
+    ErrorType,
+    NetworkError,
+    RacerError,
+    TransportError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("BROKEN", "Fault", "RequestFailed", "cause_of", "explain")
+
+_E = TypeVar("_E", bound=BaseException)
+
+BROKEN = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, RacerError)
+"""What a stream raises when the path breaks, `ssl.SSLError` and a guest's own errors included."""
+
+_MAX_CAUSES = 10_000  # a search over causes stops here: real chains are short
+
+
+class Fault(Exception):
+    """A request that failed on one route.
+
+    Args:
+        kind: the name of the HTTP library's error that fits (`ReadError`, `ConnectTimeout`, …).
+        message: what happened, without the transport's name.
+        sent: whether a byte of the request may have left (H3).
+        unprocessed: whether the peer said that it did nothing with it (RFC 9113 §8.7): then it counts as not sent.
+        silent: whether no byte of an answer had come.
+
+    Attributes:
+        transport: the entrant's name; filled in by who knows it.
+        reused: whether the connection had served an earlier request; likewise.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        sent: bool = True,
+        unprocessed: bool = False,
+        silent: bool = False,
+    ) -> None:
+        """Keep the facts beside the words."""
+        super().__init__(message)
+        self.kind = kind
+        self.sent = sent and not unprocessed
+        self.unprocessed = unprocessed
+        self.silent = silent
+        self.transport = ""
+        self.reused = False
+
+    @property
+    def is_timeout(self) -> bool:
+        """Whether it only means that nothing came in time."""
+        return self.kind.endswith("Timeout")
+
+    def of(self, transport: str, *, reused: bool) -> Fault:
+        """Return itself, told where it happened."""
+        self.transport, self.reused = transport, reused
+        return self
+
+
+class RequestFailed(RacerError):
+    """A request that failed on several routes: the `__cause__` of the HTTP library's error then.
+
+    Attributes:
+        errors: one for each route or race, in the order tried.
+        group: the same as an `ExceptionGroup`; also `__cause__`.
+    """
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        """Keep them, and name every route in the text."""
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = tuple(errors)
+        self.group = ExceptionGroup(f"{len(errors)} routes failed", list(errors))
+        self.__cause__ = self.group
+
+    def find(self, kind: type[_E]) -> _E | None:
+        """Return the first error of `kind` among the causes, outermost first; else `None`."""
+        todo: list[BaseException] = [self.group]
+        seen: set[int] = set()
+        while todo and len(seen) < _MAX_CAUSES:
+            current = todo.pop(0)
+            if id(current) in seen:
+                continue
+            seen.add(id(current))
+            if isinstance(current, kind):
+                return current
+            if isinstance(current, BaseExceptionGroup):
+                todo += current.exceptions
+            if current.__cause__ is not None:
+                todo.append(current.__cause__)
+        return None
+
+
+def cause_of(fault: Fault) -> TransportError:
+    """Return a fault as one of racer's errors, which names its transport and keeps what it came from."""
+    message = explain(fault)
+    error: TransportError
+    if fault.is_timeout:
+        error = AttemptTimeout(message, transport=fault.transport)
+    elif fault.kind.endswith("ProtocolError"):
+        error = NetworkError(
+            message, transport=fault.transport, error_type=ErrorType.PROTOCOL_ERROR
+        )
+    elif fault.__cause__ is None:
+        error = NetworkError(
+            message, transport=fault.transport, error_type=ErrorType.CONNECTION_RESET
+        )
+    else:  # it says more by itself
+        error = NetworkError(message, transport=fault.transport)
+    error.__cause__ = fault.__cause__
+    return error
+
+
+def explain(fault: Fault) -> str:
+    """Return one line that names the transport, what happened, and what that came from."""
+    told = f"{fault.transport}: {fault}" if fault.transport else str(fault)
+    cause = fault.__cause__
+    return told if cause is None else f"{told} ({describe(cause)})"
