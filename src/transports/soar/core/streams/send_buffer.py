@@ -1,0 +1,138 @@
+"""One direction's octets from the writer to their acknowledgement, in whatever order that comes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from racer.errors import LocalProtocolError
+from transports.soar.core.streams.ranges import RangeSet
+
+__all__ = ("MAX_WAITING", "SendBuffer")
+
+MAX_WAITING: Final = 256 * 1024
+"""Octets of a stream that may wait for their first sending (SPEC 10.4)."""
+
+
+class SendBuffer:
+    """Octets that are kept until all before them and they themselves are acknowledged.
+
+    Places count from the stream's first octet: `base` is the first that is not yet acknowledged, `sent` the first that
+    was never sent, `end` the first that was never written. What lies between `base` and `sent` is under way,
+    acknowledged out of order, or lost and to be sent again.
+
+    Attributes:
+        base: all before it is acknowledged and forgotten.
+        sent: all before it was sent at least once.
+        fin_at: where the direction ends; -1 while it may still be written to.
+        fin_due: whether FIN must be sent (again) though there may be no octets for it to ride on.
+        fin_sent: whether FIN was ever sent.
+        lost: places that must be sent again.
+    """
+
+    __slots__ = (
+        "_acked",
+        "_data",
+        "base",
+        "fin_acked",
+        "fin_at",
+        "fin_due",
+        "fin_sent",
+        "lost",
+        "sent",
+    )
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._acked = RangeSet()
+        self.base = 0
+        self.sent = 0
+        self.fin_at = -1
+        self.fin_due = False
+        self.fin_sent = False
+        self.fin_acked = False
+        self.lost = RangeSet()
+
+    @property
+    def end(self) -> int:
+        """Where the octets written so far end."""
+        return self.base + len(self._data)
+
+    @property
+    def waiting(self) -> int:
+        """How many octets were never sent."""
+        return self.base + len(self._data) - self.sent
+
+    @property
+    def kept(self) -> int:
+        """How many octets were sent and are still held for a loss."""
+        return self.sent - self.base
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all octets, and the FIN behind them, are acknowledged."""
+        return self.fin_acked and self.base == self.fin_at
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Take octets in, to be sent after those before.
+
+        Raises:
+            LocalProtocolError: FIN was said already.
+        """
+        if self.fin_at >= 0:
+            raise LocalProtocolError("written to after its end")
+        self._data += data
+
+    def finish(self) -> None:
+        """Say that no octet will follow; FIN rides on the last, or goes alone if that is on its way."""
+        if self.fin_at < 0:
+            self.fin_at = self.end
+            self.fin_due = self.sent == self.fin_at
+
+    def octets(self, start: int, stop: int) -> bytearray:
+        """Return a copy of what is between two places, neither before `base`."""
+        return self._data[start - self.base : stop - self.base]
+
+    def on_acked(self, start: int, stop: int, *, fin: bool) -> None:
+        """Note that a packet with these octets, and FIN with them, has arrived; forget what is settled by it."""
+        if fin:
+            self.fin_acked = True
+            self.fin_due = False
+        if stop > self.base:
+            if self.lost:
+                self.lost.remove(start, stop)
+            if start > self.base:
+                self._acked.add(start, stop)
+            else:
+                self._settle(stop)
+
+    def on_lost(self, start: int, stop: int, *, fin: bool) -> None:
+        """Note that a packet with these octets is not known to have arrived; what still matters becomes due."""
+        if fin and not self.fin_acked:
+            self.fin_due = True
+        start = max(start, self.base)
+        if start >= stop:
+            return
+        if self._acked:
+            for gap in self._acked.gaps(start, stop):
+                self.lost.add(*gap)
+        else:
+            self.lost.add(start, stop)
+
+    def clear(self) -> None:
+        """Forget all octets: none will be sent any more."""
+        self._data = bytearray()
+        self._acked = RangeSet()
+        self.lost = RangeSet()
+        self.base = self.sent
+        self.fin_due = False
+
+    def _settle(self, stop: int) -> None:
+        """Move `base` to `stop`, and on over what was acknowledged out of order."""
+        acked = self._acked
+        if acked:
+            first, last = acked.first()
+            if first <= stop:
+                stop = max(stop, last)
+            acked.remove(0, stop)
+        del self._data[: stop - self.base]
+        self.base = stop
