@@ -6,11 +6,13 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from tests.transports.soar.sim.pattern import Checker, pattern
+from transports.soar.core.streams.frames import RefusalReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.transports.soar.sim.world import World
+    from transports.soar.core.streams.frames import ResetCode
 
 __all__ = ("Connection", "Origin", "Visit")
 
@@ -21,12 +23,13 @@ class Connection(Protocol):
     """A stream as the server's core hands it out."""
 
     def opened(self) -> None: ...
-    def refuse(self, reason: int) -> None: ...
+    def refuse(self, reason: RefusalReason) -> None: ...
     def write(self, data: bytes) -> None: ...
+    @property
     def room(self) -> int: ...
     def finish(self) -> None: ...
-    def reset(self, code: int) -> None: ...
-    def read(self, limit: int = ...) -> bytes: ...
+    def reset(self, code: ResetCode) -> None: ...
+    def read(self, most: int = ...) -> bytes: ...
     @property
     def at_end(self) -> bool: ...
 
@@ -43,8 +46,8 @@ class Visit:
 class Origin:
     """All targets of a world; their names say what they do.
 
-    `echo`, `get-N-KEY` (N octets of that text at once), `put-N-KEY` (takes N, answers with one octet),
-    `refuse`, `unreachable`, `silent`, `slow-MS` (echoes after so many ms), each with `.test`.
+    `echo-KEY`, `get-N-KEY` (N octets of that text at once), `put-N-KEY` (takes N, answers with one octet),
+    `refuse-KEY`, `unreachable-KEY`, `silent-KEY`, `slow-MS-KEY` (echoes after so many ms), each with `.test`.
     """
 
     def __init__(self, world: World) -> None:
@@ -59,7 +62,7 @@ class Origin:
         if name.startswith("refuse"):
 
             def refuse() -> None:
-                connection.refuse(2)
+                connection.refuse(RefusalReason.CONNECTION_REFUSED)
                 touched()
 
             self._world.after(CONNECT, refuse)
@@ -112,7 +115,7 @@ class Target:
         if not self._connected or self.gone or self._kind == "silent":
             return
         while True:
-            room = self._connection.room() if self._kind in ("echo", "slow") else 65_536
+            room = self._connection.room if self._kind in ("echo", "slow") else 65_536
             if not room:
                 break
             data = self._connection.read(min(room, 65_536))
@@ -135,7 +138,7 @@ class Target:
             return
         if self._kind in ("echo", "slow"):
             self.readable()
-        while self._given < self._give and (room := self._connection.room()):
+        while self._given < self._give and (room := self._connection.room):
             length = min(room, self._give - self._given, 65_536)
             self._connection.write(pattern(self._key, self._given, length))
             self._given += length

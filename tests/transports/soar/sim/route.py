@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ class Route:
         to_server: Callable[[Route, bytes, bool], None],
     ) -> None:
         self.name = name
+        self.address = bytes((198, 51, zlib.crc32(name.encode()) & 255, 53))
         self.forger: Forger | None = None
         self._world = world
         self._to_client = to_client

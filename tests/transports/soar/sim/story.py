@@ -158,7 +158,8 @@ def _happen(dice: random.Random, draft: _Draft, gap: float) -> None:
         octets = dice.choice((1, 100, 5_000, 60_000))
         if target in ("get", "put"):
             octets = dice.choice((0 if target == "get" else 1, 700, 30_000, 300_000))
-            target = f"{target}-{octets}-{draft.dials + 1}.test"
+            target = f"{target}-{octets}"
+        target = f"{target}-{draft.dials + 1}.test"
         draft.dials += 1
         draft.events.append(Event(at=at, what="dial", target=target, octets=octets))
     elif what == "cancel":
@@ -212,7 +213,7 @@ def _smaller(story: Story) -> Iterator[Story]:
         if plainer != story:
             yield plainer
     for index, event in enumerate(story.events):
-        if event.octets > 1 and event.target == "echo.test":
+        if event.octets > 1 and event.target.startswith("echo"):
             less = replace(event, octets=event.octets // 10 or 1)
             yield replace(story, events=(*story.events[:index], less, *story.events[index + 1 :]))
 
