@@ -65,7 +65,8 @@ def build_notice(status_key: bytes, notice: Notice, name: bytes) -> bytes:
     """
     code, known_for, last_stream = notice
     last = _NO_STREAM if last_stream is None else last_stream
-    if code is EndCode.OTHER or not 0 <= last <= _NO_STREAM or not known_for >= 0:
+    sayable = last_stream is None or 0 <= last < _NO_STREAM
+    if code is EndCode.OTHER or not sayable or not known_for >= 0:
         msg = f"no notice says {notice}"
         raise LocalProtocolError(msg)
     # Down, never up: a client proves with it what has NOT happened (SPEC 16.2).

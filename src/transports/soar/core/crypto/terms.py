@@ -68,7 +68,19 @@ class Claims:
     frames: bytes = field(default=b"", repr=False)
 
     def encode(self) -> bytes:
-        """Return the payload's octets."""
+        """Return the payload's octets.
+
+        Raises:
+            LocalProtocolError: a cookie or grant of the wrong size.
+        """
+        if self.cookie is not None and tuple(map(len, self.cookie)) != (_COOKIE_SIZE, _SID_SIZE):
+            msg = (
+                f"a cookie has {_COOKIE_SIZE} octets, and the SID that it was made for {_SID_SIZE}"
+            )
+            raise LocalProtocolError(msg)
+        if self.grant is not None and tuple(map(len, self.grant)) != (_GRANT_ID_SIZE, _PROOF_SIZE):
+            msg = f"a grant's id has {_GRANT_ID_SIZE} octets, and its proof {_PROOF_SIZE}"
+            raise LocalProtocolError(msg)
         flags = (self.cookie is not None) * _HAS_COOKIE | (self.grant is not None) * _HAS_GRANT
         head = _CLAIMS.pack(self.time & 0xFFFFFFFF, flags, self.max_version)
         return head + b"".join(self.cookie or ()) + b"".join(self.grant or ()) + self.frames
