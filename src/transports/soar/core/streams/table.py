@@ -326,15 +326,15 @@ class StreamTable:
         if stream is None:
             return
         receive = stream.receive
-        was_idle = not receive.readable and not receive.has_all
+        # Of what came before the target was known, the application has not been told.
+        had_news = stream.announced and bool(receive.readable or receive.has_all)
         self._receiver.on_data(stream, frame)
         if self._is_client:
             self._connect(stream)
         elif not stream.announced and stream.send_state is SendState.OPEN:
             self._read_target(stream)
-            was_idle = was_idle and stream.announced
-        has_news = bool(receive.readable or receive.has_all)
-        if was_idle and has_news and stream.announced and not stream.stopped:
+        has_news = stream.announced and bool(receive.readable or receive.has_all)
+        if has_news and not had_news and not stream.stopped:
             self.events.append(StreamReadable(stream.number))
         if receive.has_all:
             self._settle(stream)
