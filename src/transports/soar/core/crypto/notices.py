@@ -31,6 +31,8 @@ class EndCode(enum.IntEnum):
     REVOKED = 5
     EXPIRED = 6
     CAPACITY = 7
+    PROTOCOL = 8
+    """The client broke the protocol."""
 
     @classmethod
     def _missing_(cls, value: object) -> EndCode:  # noqa: ARG003 - any other value

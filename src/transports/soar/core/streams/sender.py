@@ -55,6 +55,7 @@ class Sender:
         controls: all frames but STREAM.
         limit: what the peer takes in all.
         sent: octets sent in all, each counted once.
+        held: octets written and not settled, over all streams.
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class Sender:
         "_sendable",
         "_streams",
         "controls",
+        "held",
         "limit",
         "sent",
     )
@@ -90,6 +92,7 @@ class Sender:
         self.controls = Controls()
         self.limit = limit
         self.sent = 0
+        self.held = 0
 
     # --- what may be sent -------------------------------------------------------------------
 
@@ -124,6 +127,7 @@ class Sender:
     def abandon(self, stream: Stream) -> None:
         """Forget the octets of a stream: its direction ends early."""
         send = stream.send
+        self.held -= send.end - send.base
         self._kept -= send.kept
         self._lost -= send.lost.size
         self._sendable -= stream.sendable
@@ -273,6 +277,7 @@ class Sender:
         base, lost = send.base, send.lost.size
         send.on_acked(record.start, record.stop, fin=record.fin)
         self._kept -= send.base - base
+        self.held -= send.base - base
         if stream.is_due:
             self._lost += send.lost.size - lost
             if not (send.lost or send.fin_due):

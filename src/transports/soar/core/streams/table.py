@@ -103,6 +103,11 @@ class StreamTable:
         """How many received octets wait for readers."""
         return self._receiver.waiting
 
+    @property
+    def sending(self) -> int:
+        """How many octets were written here and are not yet acknowledged."""
+        return self._sender.held
+
     def welcome(self, *, stream_window: int, session_window: int, max_streams: int) -> None:
         """Take over what the server said in `msg2` (SPEC 7.6), in octets; until then a client sends little.
 
@@ -194,6 +199,7 @@ class StreamTable:
         stream = self._register.create()
         stream.announced = True
         stream.send.write(header)
+        self._sender.held += len(header)
         self._sender.refresh(stream)
         return stream.number
 
@@ -240,6 +246,7 @@ class StreamTable:
         if len(data) > MAX_WAITING - stream.send.waiting:
             raise LocalProtocolError(f"{len(data)} octets are more than there is room for")
         stream.send.write(data)
+        self._sender.held += len(data)
         self._sender.refresh(stream)
 
     def finish(self, number: int) -> None:
