@@ -44,7 +44,7 @@ def _make(alpn: tuple[str, ...]) -> ssl.SSLContext:
 
 
 async def wrap_tls(
-    stream: ByteStream, context: ssl.SSLContext, *, server_hostname: str
+    stream: ByteStream, context: ssl.SSLContext, *, server_hostname: str | None
 ) -> TLSStream:
     """Return `stream` under TLS, verified as `context` demands; works on a stream that is TLS already.
 
@@ -54,7 +54,8 @@ async def wrap_tls(
     Args:
         stream: what carries it.
         context: a client's.
-        server_hostname: a name in ASCII, or an IP address, for SNI and for the certificate.
+        server_hostname: a name in ASCII, or an IP address, for SNI and for the certificate; `None` sends none, and takes
+            a context that demands none.
 
     Raises:
         ssl.SSLError: the handshake or the verification failed.
