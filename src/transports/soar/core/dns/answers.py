@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from racer.errors import LocalProtocolError
 from transports.soar.core.dns import base32
@@ -82,22 +82,19 @@ _HOSTMASTER: Final = b"\x0ahostmaster"
 
 
 class Form(IntEnum):
-    """How an answer carries octets (SPEC 5.1); `qtype` is the type asked for it."""
+    """How an answer carries octets (SPEC 5.1)."""
 
-    qtype: QType
+    DS = 0
+    TXT = 1
+    SOA = 2
 
-    DS = 0, QType.DS
-    TXT = 1, QType.TXT
-    SOA = 2, QType.A
-
-    def __new__(cls, code: int, qtype: QType) -> Self:
-        """Give the code its type."""
-        form = int.__new__(cls, code)
-        form._value_ = code
-        form.qtype = qtype
-        return form
+    @property
+    def qtype(self) -> QType:
+        """The type asked for it."""
+        return _ASKED[self]
 
 
+_ASKED: Final = (QType.DS, QType.TXT, QType.A)
 _FORMS: Final[dict[int, Form]] = {form.qtype: form for form in Form}
 
 
