@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import anyio
+import anyio.to_thread
 
 from racer.errors import ConfigError
 from racer.lab._link import CLEAN
+from racer.lab._running import Tasks
 from racer.lab.packets._capture import Side
 from racer.lab.packets._namespaces import Namespace, why_unavailable
 from racer.lab.packets._path import PacketPath
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Mapping, Sequence
 
-    from anyio.abc import Process, TaskGroup
+    from anyio.abc import Process
 
     from racer.lab._censor import Hit, Rule
     from racer.lab._link import Profile
@@ -112,7 +114,6 @@ class PacketNetwork:
             Side.SERVER: Namespace("server", servers),
         }
         self._stack = AsyncExitStack()
-        self._group: TaskGroup | None = None
         self._changed = anyio.Event()
 
     @property
@@ -127,23 +128,21 @@ class PacketNetwork:
 
     async def __aenter__(self) -> Self:
         """Make both hosts, and begin to carry packets."""
-        if (reason := why_unavailable()) is not None:
+        if (reason := await anyio.to_thread.run_sync(why_unavailable)) is not None:
             msg = f"no packet network here: {reason}"
             raise ConfigError(msg)
         async with AsyncExitStack() as stack:
             for host in self._hosts.values():
                 await stack.enter_async_context(host)
-            self._group = await stack.enter_async_context(anyio.create_task_group())
+            tasks = await stack.enter_async_context(Tasks())
             for side in Side:
-                self._group.start_soon(self._read, side, name=f"packets of the {side.value}")
-            self._group.start_soon(self._deliver, name="packets under way")
+                tasks.start_soon(self._read, side)
+            tasks.start_soon(self._deliver)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> bool | None:
         """End what runs, and both hosts."""
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
         return await self._stack.__aexit__(*exc)  # type: ignore[arg-type]
 
     async def serve(self, *services: Service | NameService) -> bytes:
@@ -163,7 +162,14 @@ class PacketNetwork:
             while not said.endswith(b"\n"):
                 said += await process.stdout.receive()
         if not said.endswith(b"\n"):
-            msg = "the services could not be started"
+            said_why = b""
+            if process.stderr is not None:
+                with anyio.move_on_after(1.0):
+                    said_why = b"".join([chunk async for chunk in process.stderr])
+            lines = said_why.decode("utf-8", "replace").splitlines()
+            # The last line of a traceback that is not a frame around a group of errors.
+            words = next((line.strip(" |") for line in reversed(lines) if "Error" in line), "")
+            msg = f"the services could not be started: {words or 'they did not say why'}"
             raise ConfigError(msg)
         authority: str = json.loads(said)["authority"]
         return authority.encode("ascii")
@@ -200,7 +206,7 @@ class PacketNetwork:
             self._hosts[side].command(*command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=None,
+            stderr=subprocess.PIPE,
             env={**os.environ, **env},
         )
         self._stack.push_async_callback(_end, process)

@@ -85,7 +85,7 @@ async def _main() -> None:
     ended = anyio.Event()
 
     async def wait_for_the_parent() -> None:
-        await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+        await anyio.wait_readable(sys.stdin)  # nothing more is said: it ends when the parent does
         ended.set()
 
     async with anyio.create_task_group() as group:
