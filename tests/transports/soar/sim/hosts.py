@@ -127,7 +127,7 @@ class ServerHost:
         now = self._clock.now()
         while (event := core.next_event()) is not None:
             self._take(event)
-        for source, message in core.messages_to_send():
+        for source, message in core.messages_to_send(now):
             assert isinstance(source.tag, int)
             route, tcp = self._routes.pop(source.tag)
             self.longest_wait = max(

@@ -1,0 +1,101 @@
+"""Early packets that come before their first message (SPEC 8.4)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from transports.soar.core.instants import Instant
+    from transports.soar.core.server.arrival import Arrival
+    from transports.soar.core.server.deadlines import Alarm, Deadlines
+    from transports.soar.core.server.question import Question
+
+__all__ = ("EarlyPackets",)
+
+MAX_OCTETS: Final = 1 << 20  # SPEC 19; the oldest give way
+OVERHEAD: Final = 512  # octets that one costs besides its packet: its question and the books
+EARLY_LIFE: Final = 2.0  # SPEC 8.4
+EARLY_WAIT: Final = 0.6  # SPEC 13.5: no question waits longer
+
+
+class _Early:
+    """One that waits; its question is answered before it is given up."""
+
+    __slots__ = ("answered", "arrival", "sid")
+
+    def __init__(self, sid: bytes, arrival: Arrival) -> None:
+        self.sid = sid
+        self.arrival = arrival
+        self.answered = False
+
+
+class EarlyPackets:
+    """Keep packets for a session that isn't there yet: two seconds and a megabyte of them at most.
+
+    Nothing about them is proven, so nothing is kept by session but the order. A question that has waited 0.6 s is
+    dismissed, while its packet may still be executed: not with a notice, since the session may yet begin.
+    """
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        *,
+        dismiss: Callable[[Question], None],
+        max_octets: int = MAX_OCTETS,
+    ) -> None:
+        """Answer by `dismiss` the questions that waited in vain."""
+        self._deadlines = deadlines
+        self._dismiss = dismiss
+        self._max_octets = max_octets
+        self._serial = 0
+        self._kept: OrderedDict[int, tuple[_Early, Alarm, Alarm]] = OrderedDict()
+        self._by_sid: dict[bytes, list[int]] = {}
+        self.octets = 0
+
+    def __len__(self) -> int:
+        """Return how many packets are kept."""
+        return len(self._kept)
+
+    def add(self, sid: bytes, arrival: Arrival, now: Instant) -> None:
+        """Keep a packet for the session `sid`."""
+        self.octets += OVERHEAD + len(arrival.packet)
+        while self.octets > self._max_octets and self._kept:
+            self._give_up(next(iter(self._kept)))
+        self._serial += 1
+        serial = self._serial
+        early = _Early(sid, arrival)
+        answer = self._deadlines.set(now.awake + EARLY_WAIT, lambda _now: self._dismiss_one(early))
+        end = self._deadlines.set(now.awake + EARLY_LIFE, lambda _now: self._give_up(serial))
+        self._kept[serial] = (early, answer, end)
+        self._by_sid.setdefault(sid, []).append(serial)
+
+    def take(self, sid: bytes) -> list[tuple[Arrival, bool]]:
+        """Return what was kept for a session that begins now, oldest first, and whether its question still waits."""
+        taken = []
+        for serial in self._by_sid.pop(sid, ()):
+            early = self._drop(serial)
+            taken.append((early.arrival, not early.answered))
+        return taken
+
+    def _dismiss_one(self, early: _Early) -> None:
+        early.answered = True
+        self._dismiss(early.arrival.question)
+
+    def _give_up(self, serial: int) -> None:
+        early = self._drop(serial)
+        serials = self._by_sid[early.sid]
+        serials.remove(serial)  # the first: what is given up is the oldest
+        if not serials:
+            del self._by_sid[early.sid]
+        if not early.answered:
+            self._dismiss_one(early)
+
+    def _drop(self, serial: int) -> _Early:
+        early, answer, end = self._kept.pop(serial)
+        self._deadlines.cancel(answer)
+        self._deadlines.cancel(end)
+        self.octets -= OVERHEAD + len(early.arrival.packet)
+        return early

@@ -1,0 +1,393 @@
+"""One session at the server: packets in, answers out (SPEC 8, 9, 13.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from racer.errors import ProtocolError
+from transports.soar.core.crypto.headers import Kind, full_number
+from transports.soar.core.crypto.notices import EndCode
+from transports.soar.core.crypto.packets import ANSWER_OVERHEAD
+from transports.soar.core.server.parking import Park, Parking
+from transports.soar.core.server.receipts import Receipts
+from transports.soar.core.server.records import Records, RecordState
+from transports.soar.core.server.replies import room_for
+from transports.soar.core.server.source import prefix_of
+from transports.soar.core.streams.frames import (
+    Challenge,
+    End,
+    Floor,
+    Lost,
+    Ping,
+    Response,
+    decode,
+    encode_frame,
+)
+
+if TYPE_CHECKING:
+    from transports.soar.core.crypto.headers import Info
+    from transports.soar.core.crypto.packets import ServerSeals
+    from transports.soar.core.instants import Instant
+    from transports.soar.core.server.arrival import Arrival
+    from transports.soar.core.server.deadlines import Alarm, Deadlines
+    from transports.soar.core.server.question import Question
+    from transports.soar.core.server.records import Record
+    from transports.soar.core.server.replies import Replies
+    from transports.soar.core.server.session_streams import SessionStreams
+    from transports.soar.core.streams.frames import Frame
+
+__all__ = ("Session", "SessionOwner")
+
+MAX_REPEATS: Final = 3  # of one answer at full size, SPEC 8.6
+_CHALLENGE_OCTETS: Final = 5
+
+
+class SessionOwner(Protocol):
+    """What a session needs of its server.
+
+    Attributes:
+        replies: where answers go.
+        deadlines: where parks end.
+    """
+
+    replies: Replies
+    deadlines: Deadlines
+
+    def confirm(self, session: Session) -> None:
+        """Note that the first data packet has come: the client has the server's answer."""
+
+    def end(self, session: Session, code: EndCode, now: Instant) -> None:
+        """End the session."""
+
+    def sealed_allowance(self, session: Session) -> int:
+        """Return how many octets of answers the session may keep for repeats."""
+
+
+class Session:
+    """The server's half of a session.
+
+    Attributes:
+        sid: its name on the wire.
+        prefix: where its first message came from.
+        zone_indices: zones by wire form; 0 is the handshake's (SPEC 8.2).
+        welcome: what fragments of the first message are answered.
+        may_execute: whether frames of the first message and of early packets count (SPEC 7.9).
+        streams: its streams.
+        parking: its questions that wait.
+        records: its packet numbers.
+        began: when, in elapsed seconds.
+        asked: when the newest authentic question came, in elapsed seconds.
+        is_confirmed: whether a data packet has come.
+        has_executed: whether any frame was executed.
+        is_over: whether it has ended.
+        counted: how many octets the server has on its account.
+        alarm: what looks after it next.
+        lease_alarm: what ends it with its grant.
+    """
+
+    __slots__ = (
+        "_owner",
+        "_receipts",
+        "_seals",
+        "alarm",
+        "asked",
+        "began",
+        "counted",
+        "has_executed",
+        "is_confirmed",
+        "is_over",
+        "lease_alarm",
+        "may_execute",
+        "parking",
+        "prefix",
+        "records",
+        "sid",
+        "streams",
+        "welcome",
+        "zone_indices",
+    )
+
+    def __init__(
+        self,
+        owner: SessionOwner,
+        *,
+        sid: bytes,
+        prefix: bytes,
+        seals: ServerSeals,
+        zone_indices: dict[bytes, int],
+        welcome: bytes,
+        streams: SessionStreams,
+        receipt_secret: bytes,
+        may_execute: bool,
+        now: Instant,
+    ) -> None:
+        """Begin, unconfirmed."""
+        self._owner = owner
+        self._seals = seals
+        self._receipts = Receipts(receipt_secret, sid)
+        self.sid = sid
+        self.prefix = prefix
+        self.zone_indices = zone_indices
+        self.welcome = welcome
+        self.streams = streams
+        self.may_execute = may_execute
+        self.records = Records()
+        self.parking = Parking()
+        self.began = self.asked = now.elapsed
+        self.is_confirmed = self.has_executed = self.is_over = False
+        self.counted = 0
+        self.alarm: Alarm | None = None
+        self.lease_alarm: Alarm | None = None
+
+    @property
+    def octets(self) -> int:
+        """How much it holds in memory for its streams and for repeats."""
+        return self.streams.octets + self.records.sealed_octets
+
+    # --- packets in ---------------------------------------------------------------------------
+
+    def receive(self, arrival: Arrival, now: Instant, *, is_waiting: bool = True) -> None:
+        """Take a packet of this session, and answer its question or park it.
+
+        Args:
+            arrival: an early or data packet with this session's SID; junk changes nothing.
+            now: the time.
+            is_waiting: whether the question is still to be answered.
+        """
+        header, packet, question = arrival
+        number = full_number(header.x, self.records.highest)
+        zone_index = self.zone_indices[question.zone.wire]
+        opened = self._seals.open_packet(header, packet, number, zone_index)
+        if opened is None or not self.records.admits(number):
+            if is_waiting:
+                self._owner.replies.empty(question)
+            return
+        info, payload = opened
+        record = self.records.get(number)
+        if record is None:
+            record = self.records.add(number, now.awake)
+            self.asked = now.elapsed
+            is_early = header.kind != Kind.DATA
+            if not is_early and not self.is_confirmed:
+                self.is_confirmed = True
+                self._owner.confirm(self)
+            code = None
+            if self.may_execute or not is_early:
+                code = self.execute(payload, number, info.path, now)
+            if code is not None:
+                if is_waiting:
+                    self._say_end(number, record, question, code, now)
+                self._owner.end(self, code, now)
+                return
+        if is_waiting:
+            self._attend(number, record, question, info, now)
+
+    def execute(self, payload: bytes, number: int, path: int, now: Instant) -> EndCode | None:
+        """Do what a packet says, and return why the session must end now, if it must."""
+        try:
+            frames = decode(payload, from_client=True)
+            for frame in frames:
+                code = self._execute_frame(frame, number, now)
+                if code is not None:
+                    return code
+                if type(frame) not in _QUIET:
+                    self.parking.note_traffic(path, now)
+        except ProtocolError:
+            return EndCode.PROTOCOL
+        if frames:
+            self.has_executed = True
+        return self.streams.settle(now)
+
+    def _execute_frame(self, frame: Frame, number: int, now: Instant) -> EndCode | None:
+        match frame:
+            case Floor(delta):
+                self._raise_floor(number - delta)
+            case Lost(deltas):
+                for delta in deltas:
+                    self._lose(number, number - delta, now)
+            case Response(token):
+                self._receipts.receive(token)
+            case Ping():
+                pass
+            case End():
+                return EndCode.CLOSED
+            case _:
+                self.streams.table.receive(frame)
+        return None
+
+    def _raise_floor(self, floor: int) -> None:
+        """Forget what the client has settled (SPEC 9.2)."""
+        for number, record in self.records.raise_floor(floor):
+            if record.sent is not None:
+                self.streams.table.acked(record.sent)
+            park = self.parking.get(number)
+            if park is not None:
+                self._unpark(park)
+                self._owner.replies.empty(park.question)
+
+    def _lose(self, of: int, number: int, now: Instant) -> None:
+        """Queue anew what was in an answer that has not come (SPEC 9.3)."""
+        if number >= of or not self.records.admits(number):
+            return
+        record = self.records.get(number)
+        if record is None:
+            self.records.bury(number, now.awake)
+            return
+        record.is_lost = True
+        if record.sent is not None:
+            self.streams.table.lost(record.sent)
+            record.sent = None
+        park = self.parking.get(number)
+        if park is not None:
+            self._release(park, now)
+
+    # --- answers out --------------------------------------------------------------------------
+
+    def _attend(
+        self, number: int, record: Record, question: Question, info: Info, now: Instant
+    ) -> None:
+        """Answer a copy, or park it."""
+        replies = self._owner.replies
+        if not question.fits_form or record.state is RecordState.DEAD:
+            replies.empty(question)
+        elif record.state is RecordState.ANSWERED:
+            self._repeat(record, question, info)
+        elif (park := self.parking.get(number)) is not None:
+            if self.parking.repeat(park, question, now):
+                self._release(park, now)
+            else:
+                self._set_alarm(park)
+        elif self._may_park(question, info, record) and not self.streams.table.has_queued():
+            self._park(number, record, question, info, now)
+        else:
+            self._answer(number, record, question, info, now)
+
+    @staticmethod
+    def _may_park(question: Question, info: Info, record: Record) -> bool:
+        return (
+            info.may_park
+            and question.name_class == 1
+            and not question.source.tcp
+            and not record.is_lost
+        )
+
+    def _park(
+        self, number: int, record: Record, question: Question, info: Info, now: Instant
+    ) -> None:
+        park = Park(number, question, info, record.since)
+        crowded = self.parking.add(park, now)
+        if crowded is not None:
+            self._cancel(crowded)
+            self._answer_park(crowded, now)
+        if park.until <= now.awake:  # its first copies came under another type
+            self._release(park, now)
+        else:
+            self._set_alarm(park)
+
+    def _repeat(self, record: Record, question: Question, info: Info) -> None:
+        """Answer another copy with the same octets, up to three times (SPEC 8.6)."""
+        replies = self._owner.replies
+        sealed = record.sealed
+        if sealed is None or record.repeats >= MAX_REPEATS:
+            replies.empty(question)
+            return
+        source = question.source
+        if not source.tcp:
+            prefix = prefix_of(source.address)
+            allowance = self._receipts.allowance(prefix)
+            if allowance is not None:
+                if len(sealed) > allowance + ANSWER_OVERHEAD + _CHALLENGE_OCTETS:
+                    replies.too_big(question)
+                    return
+                self._receipts.sent(prefix, len(sealed))
+        if replies.repeat(question, sealed, info.size_class):
+            record.repeats += 1
+
+    def _answer(
+        self,
+        number: int,
+        record: Record,
+        question: Question,
+        info: Info,
+        now: Instant,
+    ) -> None:
+        """Seal the one answer to a packet number, with as much in it as there is and as fits."""
+        table = self.streams.table
+        room = room_for(question, info.size_class) - ANSWER_OVERHEAD
+        out = bytearray()
+        left = room
+        prefix = b""
+        if not question.source.tcp:
+            prefix = prefix_of(question.source.address)
+            allowance = self._receipts.allowance(prefix)
+            if allowance is None:
+                prefix = b""
+            else:
+                out += encode_frame(Challenge(self._receipts.token(prefix)))
+                left = min(room, allowance - ANSWER_OVERHEAD) - _CHALLENGE_OCTETS
+        sent = [] if record.is_lost or left <= 0 else table.fill(out, left)
+        backlog = -(-table.queued_octets() // room)
+        sealed = self._seals.seal_answer(number, backlog, now.awake - record.since, bytes(out))
+        self.records.seal(number, record, sealed, sent, keep=self._owner.sealed_allowance(self))
+        if prefix:
+            self._receipts.sent(prefix, len(sealed))
+        if sent:
+            self.parking.note_traffic(info.path, now)
+        self._owner.replies.sealed(question, sealed)
+
+    def _say_end(
+        self, number: int, record: Record, question: Question, code: EndCode, now: Instant
+    ) -> None:
+        """Answer with the end of the session, if that copy can carry anything."""
+        if not question.fits_form or record.state is not RecordState.WAITING:
+            self._owner.replies.empty(question)
+            return
+        frame = encode_frame(End(code, self.streams.table.last_stream))
+        sealed = self._seals.seal_answer(number, 0, now.awake - record.since, frame)
+        self._owner.replies.sealed(question, sealed)
+
+    # --- parks --------------------------------------------------------------------------------
+
+    def pump(self, now: Instant) -> None:
+        """Answer parked questions, oldest first, while there is something to say."""
+        table = self.streams.table
+        while table.has_queued() and (park := self.parking.oldest()) is not None:
+            self._release(park, now)
+
+    def finish(self, code: EndCode, now: Instant) -> None:
+        """Answer all parked questions with the end of the session; its server takes it out of the table."""
+        self.is_over = True
+        while (park := self.parking.oldest()) is not None:
+            self._unpark(park)
+            record = self.records.get(park.number)
+            if record is None or code is EndCode.UNKNOWN:
+                self._owner.replies.empty(park.question)
+            else:
+                self._say_end(park.number, record, park.question, code, now)
+
+    def _release(self, park: Park, now: Instant) -> None:
+        self._unpark(park)
+        self._answer_park(park, now)
+
+    def _answer_park(self, park: Park, now: Instant) -> None:
+        record = self.records.get(park.number)
+        if record is not None:  # always, as above
+            self._answer(park.number, record, park.question, park.info, now)
+
+    def _unpark(self, park: Park) -> None:
+        self.parking.remove(park)
+        self._cancel(park)
+
+    def _cancel(self, park: Park) -> None:
+        if park.alarm is not None:
+            self._owner.deadlines.cancel(park.alarm)
+
+    def _set_alarm(self, park: Park) -> None:
+        if park.alarm is not None:
+            if park.alarm.when == park.until:
+                return
+            self._owner.deadlines.cancel(park.alarm)
+        park.alarm = self._owner.deadlines.set(park.until, lambda now: self._release(park, now))
+
+
+_QUIET: Final = frozenset({Floor, Lost, Response, Ping})  # what polls carry too
