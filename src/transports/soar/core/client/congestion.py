@@ -1,0 +1,185 @@
+"""How many questions a path bears at once (SPEC 12.2 to 12.4).
+
+Loss alone says little on a path that always loses some; a growing queue, failures that the resolver admits, and loss
+above what is usual are what shrinks the window.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ("BURST", "FIRST_WINDOW", "LEAST_WINDOW", "MOST_WINDOW", "UNPROVEN_WINDOW", "Window")
+
+FIRST_WINDOW: Final = 12
+LEAST_WINDOW: Final = 4
+UNPROVEN_WINDOW: Final = 128
+"""The most, until that many in flight came back without a queue."""
+MOST_WINDOW: Final = 768
+BURST: Final = 16
+"""The most questions sent in one instant."""
+
+_LOSS_CUT: Final = 0.7
+_QUEUE_CUT: Final = 0.85
+_LIMIT_CUT: Final = 0.8  # of what was in flight when the resolver said no
+_REST_ROUNDS: Final = 2  # without growth after a cut
+_MOST_FAILURES: Final = 0.05
+_LOSS_MARGIN: Final = 0.10
+_QUEUE_S: Final = 0.010
+_BASE_WEIGHT: Final = 1 / 16
+# One loss among a handful is no rate: a round has some outcomes, and a rate some losses.
+_LEAST_OUTCOMES: Final = 8
+_LEAST_LOSSES: Final = 2
+_PACE: Final = 2.0  # bursts follow each other at twice the rate that the window allows
+
+
+class Window:
+    """The congestion window of one path, in questions; times are seconds of the awake clock.
+
+    Attributes:
+        size: how many questions may be unanswered and not lost.
+        in_flight: how many are.
+        base: the loss that the path has when nothing presses it; `None` until a round without growth.
+    """
+
+    __slots__ = (
+        "_failed",
+        "_is_proven",
+        "_last_cut",
+        "_least_sum",
+        "_lost",
+        "_peak",
+        "_queues",
+        "_refused_until",
+        "_rest",
+        "_round_began",
+        "_tokens",
+        "_tokens_at",
+        "base",
+        "in_flight",
+        "size",
+    )
+
+    def __init__(self) -> None:
+        self.size = float(FIRST_WINDOW)
+        self.in_flight = 0
+        self.base: float | None = None
+        self._is_proven = False
+        self._last_cut = float(MOST_WINDOW)
+        self._rest = 0
+        self._refused_until = 0.0
+        self._tokens = float(BURST)
+        self._tokens_at = 0.0
+        self._round_began: float | None = None
+        self._queues: list[float] = []
+        self._least_sum = 0.0
+        self._lost = 0
+        self._failed = 0
+        self._peak = 0
+
+    @property
+    def most(self) -> int:
+        """The size that the window does not pass yet."""
+        return MOST_WINDOW if self._is_proven else UNPROVEN_WINDOW
+
+    def room(self, now: float, srtt: float) -> int:
+        """Return how many questions may be sent now: what the window leaves, and not more than a burst."""
+        free = int(self.size) - self.in_flight
+        if free <= 0:
+            return 0
+        self._refill(now, srtt)
+        return min(free, int(self._tokens))
+
+    def next_burst(self, now: float, srtt: float) -> float:
+        """Return when a quarter of a burst may follow, for a path that has room in its window and no more tokens."""
+        self._refill(now, srtt)
+        missing = max(0.0, BURST / 4 - self._tokens)
+        return now + missing * srtt / (_PACE * self.size)
+
+    def sent(self, now: float) -> None:
+        """Count a question as in flight."""
+        if self._round_began is None:
+            self._round_began = now
+        self.in_flight += 1
+        self._tokens -= 1
+        self._peak = max(self._peak, self.in_flight)
+
+    def left(self) -> None:
+        """Give a place back for a question that says nothing about the path."""
+        self.in_flight -= 1
+
+    def answered(self, queue: float, least: float, srtt: float, now: float) -> None:
+        """Take an authentic answer: `queue` is its round trip above `least`, its lane's least."""
+        self._queues.append(queue)
+        self._least_sum += least
+        self._turn(now, srtt)
+
+    def lost(self, srtt: float, now: float) -> None:
+        """Count a question as lost."""
+        self._lost += 1
+        self._turn(now, srtt)
+
+    def was_late(self) -> None:
+        """Take back one loss of this round: its answer came after all."""
+        if self._lost:
+            self._lost -= 1
+
+    def failed(self, srtt: float, now: float) -> None:
+        """Count an answer that admits a failure."""
+        self._failed += 1
+        self._turn(now, srtt)
+
+    def refused(self, srtt: float, now: float) -> None:
+        """Obey a resolver that is at its own limit, once in a round trip (SPEC 12.4)."""
+        if now < self._refused_until:
+            return
+        self._refused_until = now + srtt
+        self._cut(_LIMIT_CUT * self.in_flight)
+
+    def _refill(self, now: float, srtt: float) -> None:
+        rate = _PACE * self.size / max(srtt, 1e-4)
+        self._tokens = min(float(BURST), self._tokens + (now - self._tokens_at) * rate)
+        self._tokens_at = now
+
+    def _turn(self, now: float, srtt: float) -> None:
+        """End the round, if it has lasted long enough to say something."""
+        began = self._round_began
+        if began is None or now - began < srtt:
+            return
+        answered = len(self._queues)
+        outcomes = answered + self._lost
+        if outcomes < _LEAST_OUTCOMES:
+            return
+        loss = self._lost / outcomes
+        if not self._judge(answered, outcomes, loss):
+            self.base = loss if self.base is None else self.base + (loss - self.base) * _BASE_WEIGHT
+        self._round_began = now
+        self._queues.clear()
+        self._least_sum = 0.0
+        self._lost = self._failed = 0
+        self._peak = self.in_flight
+
+    def _judge(self, answered: int, outcomes: int, loss: float) -> bool:
+        """Set the window by the round that ends; return whether it grew."""
+        least = self._least_sum / answered if answered else 0.0
+        queue = sorted(self._queues)[answered // 2] if answered else 0.0
+        base = self.base or 0.0
+        is_lossy = self._lost >= _LEAST_LOSSES and loss > max(2 * base, base + _LOSS_MARGIN)
+        has_failures = self._failed >= _LEAST_LOSSES and self._failed > _MOST_FAILURES * outcomes
+        if self._peak >= UNPROVEN_WINDOW and answered and queue < 0.3 * least:
+            self._is_proven = True
+        rest, self._rest = self._rest, max(0, self._rest - 1)
+        if is_lossy or has_failures:
+            self._rest = _REST_ROUNDS
+            self._cut(self.size * _LOSS_CUT)
+        elif queue > 0.5 * least + _QUEUE_S:
+            self._cut(self.size * _QUEUE_CUT)
+        elif self._peak >= int(self.size) and not rest and self.size < self.most:
+            slow = self.size >= self._last_cut
+            step = max(1.0, self.size / 16) if slow else self.size
+            self.size = min(float(self.most), self.size + step)
+            return True
+        return False
+
+    def _cut(self, size: float) -> None:
+        self.size = max(float(LEAST_WINDOW), min(self.size, size))
+        self._last_cut = self.size

@@ -1,0 +1,365 @@
+"""The packets of one session: what goes into them, on which path, and what their fate means (SPEC 8, 9, 13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from transports.soar.core.client.numbers import PacketNumbers
+from transports.soar.core.client.polling import Polls
+from transports.soar.core.client.questions import Fate
+from transports.soar.core.crypto.headers import INFOS, Kind
+from transports.soar.core.crypto.packets import PACKET_OVERHEAD
+from transports.soar.core.streams.frames import FrameType, Lost, encode_frame
+from transports.soar.core.streams.sender import StreamSent
+from transports.soar.core.varint import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transports.soar.core.client.dice import Dice
+    from transports.soar.core.client.path import Path
+    from transports.soar.core.client.questions import Question
+    from transports.soar.core.crypto.handshake import FirstMessage
+    from transports.soar.core.crypto.packets import ClientSeals, Opened
+    from transports.soar.core.dns.zone import Zone
+    from transports.soar.core.instants import Instant
+    from transports.soar.core.streams.sender import Sent
+    from transports.soar.core.streams.table import StreamTable
+
+__all__ = ("Packets",)
+
+_FLOOR: Final = bytes((FrameType.FLOOR,))
+_PING: Final = bytes((FrameType.PING,))
+_FLOOR_EVERY: Final = 16  # packets that are full of other things
+_SHORT_ROOM: Final = 14  # octets of frames in a name of one label
+_MOST_SHORT: Final = 32  # names of one label that are used up to where a long one would do
+_ANY_SHARD: Final = 32
+
+
+class Packets:
+    """What a session has sent and still owes.
+
+    Args:
+        owner: the session, as questions name it.
+        zone: of the handshake; it has index 0 (SPEC 8.2).
+        paths: all of the client's.
+        table: the session's streams.
+        dice: for ids and names.
+
+    Attributes:
+        first: the first message whose session these packets are in; questions of another one don't count.
+        zones: zones that the server has the session under, and their indexes.
+        numbers, polls: each about its own matter.
+        outstanding: questions neither answered nor lost.
+        parked: those of them that may park.
+        owed: those of them that carry what must arrive.
+        first_sent: when an octet of each stream was first sent, elapsed clock.
+        shard: see SPEC 4.4.
+    """
+
+    __slots__ = (
+        "_dice",
+        "_kind",
+        "_owner",
+        "_paths",
+        "_seals",
+        "_table",
+        "_told_at",
+        "_unsent",
+        "first",
+        "first_sent",
+        "numbers",
+        "outstanding",
+        "owed",
+        "parked",
+        "polls",
+        "shard",
+        "zones",
+    )
+
+    def __init__(
+        self,
+        *,
+        owner: object,
+        zone: Zone,
+        paths: Mapping[int, Path],
+        table: StreamTable,
+        dice: Dice,
+    ) -> None:
+        self._owner = owner
+        self._paths = paths
+        self._table = table
+        self._dice = dice
+        self._seals: ClientSeals | None = None
+        self._kind = Kind.EARLY
+        self._told_at = 0
+        self._unsent: set[int] = set()
+        self.first: FirstMessage | None = None
+        self.first_sent: dict[int, float] = {}
+        self.zones: dict[bytes, int] = {zone.wire: 0}
+        self.numbers = PacketNumbers()
+        self.polls = Polls()
+        self.outstanding = 0
+        self.parked = 0
+        self.owed = 0
+        # Until the server has said how many shards it has, every name is for the same one.
+        self.shard = (_ANY_SHARD, dice.octet() % _ANY_SHARD)
+
+    # --- the life of the session ------------------------------------------------------------
+
+    def begin(self, first: FirstMessage, seals: ClientSeals) -> None:
+        """Send early packets under `first` from here on; what was sent under another first message is sent anew."""
+        if self.first is not None:
+            self.take_back()
+        self.first = first
+        self._seals = seals
+        self.numbers = PacketNumbers()
+        self._told_at = 0
+        self.outstanding = self.parked = self.owed = 0
+
+    def establish(self, shards: int) -> None:
+        """Send data packets from here on."""
+        self._kind = Kind.DATA
+        self.shard = (shards, self.shard[1] % shards)
+
+    def take_back(self) -> None:
+        """Queue anew what all packets so far carried: they were not executed, and their answers acknowledge nothing."""
+        for path in self._paths.values():
+            for question in path.recovery.pending.values():
+                if question.owner is self._owner and question.records:
+                    if question.fate is Fate.IN_FLIGHT:
+                        self._table.lost(question.records)
+                        self.owed -= 1
+                    question.records = []
+                    question.needs_answer = False
+
+    def watch(self, stream: int) -> None:
+        """Note when the first octet of `stream` is sent."""
+        self._unsent.add(stream)
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def send(self, now: Instant, *, is_busy: bool) -> bool:
+        """Send what is queued, and the polls that a busy session owes; return whether something waits for room."""
+        if self._table.has_queued() and not self.numbers.is_full and not self._send_queued(now):
+            blocked = self._table.has_queued()
+        else:
+            blocked = False
+        if is_busy:
+            wanted = self.polls.wanted(
+                now.awake,
+                outstanding=self.outstanding,
+                parked=self.parked,
+                window=sum(int(path.window.size) for path in self._usable()),
+            )
+            if wanted > 0:
+                blocked = not self._send_polls(now, wanted) or blocked
+        elif (
+            self.polls.lingers(now.awake)
+            and not self.outstanding
+            and self.numbers.floor > self.numbers.confirmed
+            and self._ask_once(now, may_park=False)
+        ):
+            self.polls.lingered()  # all that is left to say is what the server may forget
+        return blocked
+
+    def say(self, frames: bytes, now: Instant) -> bool:
+        """Send one question with `frames` alone, which nobody watches over; return whether there was a way."""
+        return self._ask_once(now, frames=frames, may_park=False)
+
+    def ping(self, now: Instant) -> bool:
+        """Ask for nothing but an answer; return whether there was a way."""
+        return self._ask_once(now, frames=_PING, may_park=False)
+
+    def open_answer(self, number: int, payload: bytes) -> Opened | None:
+        """Return the answer to packet `number`, opened; `None` unless it is authentic."""
+        assert self._seals is not None, "answers come after `begin`"
+        return self._seals.open_answer(number, payload)
+
+    def patience(self) -> float:
+        """Return the probe timeout of the best path, in seconds, parking included."""
+        return min((path.patience for path in self._usable()), default=1.0)
+
+    def best_round_trip(self) -> float | None:
+        """Return the least smoothed round trip of the paths that have one, in seconds."""
+        return min(
+            (path.polls.srtt for path in self._usable() if path.polls.is_known), default=None
+        )
+
+    def _send_queued(self, now: Instant) -> bool:
+        """Send frames while there is room; return whether all were sent."""
+        table = self._table
+        for path in self._ranked():
+            free = path.room(now.awake)
+            while free > 0:
+                name_class = self._name_class(path, free, now.awake)
+                if not self._ask(path, now, name_class=name_class):
+                    return True
+                free -= 1
+                if not table.has_queued():
+                    return True
+        return False
+
+    def _send_polls(self, now: Instant, wanted: int) -> bool:
+        """Send `wanted` polls; return whether there was room for them."""
+        if self.numbers.is_exhausted:
+            return True
+        must = self.polls.floor(now.awake) - self.parked
+        for path in self._ranked():
+            sizes = path.sizes.down
+            free = path.room(now.awake)
+            while wanted > 0 and (free > 0 or (must > 0 and path.room(now.awake, poll=True))):
+                size_class = sizes.steps[0]
+                if path.sizes.has_begun and not path.recovery.probes:
+                    trial = sizes.next_trial(now.awake) if self.polls.backlog > 1 else None
+                    size_class = sizes.current if trial is None else trial
+                self._ask(path, now, size_class=size_class, may_park=True, is_poll=True)
+                free -= 1
+                must -= 1
+                wanted -= 1
+        return wanted <= 0
+
+    def _ask_once(self, now: Instant, *, frames: bytes = b"", may_park: bool) -> bool:
+        if self.numbers.is_exhausted:
+            return False
+        for path in self._ranked():
+            if path.room(now.awake, poll=True):
+                return self._ask(path, now, frames=frames, may_park=may_park, is_poll=True)
+        return False
+
+    def _usable(self) -> list[Path]:
+        return [path for path in self._paths.values() if path.zone.wire in self.zones]
+
+    def _ranked(self) -> list[Path]:
+        """Return the paths that the server has the session under, by when an answer is expected."""
+        usable = self._usable()
+        if len(usable) > 1:
+            usable.sort(key=lambda path: path.expected())
+        return usable
+
+    def _name_class(self, path: Path, free: int, now: float) -> int:
+        """Return the class of names for what is queued: one label while it goes out in one flight of those."""
+        up = path.sizes.up
+        if not path.sizes.has_begun or path.recovery.probes:
+            return up.steps[0]
+        if self._table.queued_octets() <= _SHORT_ROOM * min(free, _MOST_SHORT):
+            return up.steps[0]
+        trial = up.next_trial(now)
+        return up.current if trial is None else trial
+
+    def _ask(
+        self,
+        path: Path,
+        now: Instant,
+        *,
+        name_class: int = 1,
+        size_class: int | None = None,
+        may_park: bool = False,
+        is_poll: bool = False,
+        frames: bytes = b"",
+    ) -> bool:
+        """Send one packet; only a poll is sent with nothing in it. Return whether it was."""
+        numbers = self.numbers
+        number = numbers.next
+        capacity = path.zone.classes[name_class].capacity
+        out = bytearray(frames)
+        room = capacity - PACKET_OVERHEAD
+        floor = -1
+        if numbers.floor > numbers.confirmed and (
+            is_poll or number - self._told_at >= _FLOOR_EVERY
+        ):
+            floor = numbers.floor
+            out += _FLOOR + encode(number - floor)
+        reports: tuple[int, ...] = ()
+        if numbers.has_reports and (reports := numbers.reports(number, room - len(out))):
+            out += encode_frame(Lost(tuple(number - lost for lost in reports)))
+        records = self._table.fill(out, room - len(out)) if not frames else []
+        if not (records or is_poll):
+            numbers.untold(reports)
+            return False
+        if floor >= 0:
+            self._told_at = number
+        if size_class is None:
+            sizes = path.sizes
+            size_class = sizes.down.current if sizes.has_begun else sizes.down.steps[0]
+        form = path.forms.current
+        index = self.zones[path.zone.wire]
+        seals = self._seals
+        assert seals is not None, "packets are sent after `begin`"
+        packet = seals.seal_packet(
+            self._kind,
+            form,
+            numbers.take(),
+            INFOS[path.index << 4 | size_class << 2 | may_park << 1],
+            bytes(out),
+            capacity=capacity,
+            zone_index=index,
+        )
+        question = path.ask(
+            packet,
+            owner=self._owner,
+            number=number,
+            form=form,
+            name_class=name_class,
+            size_class=size_class,
+            may_park=may_park,
+            shard=self.shard,
+            is_odd=path.forms.is_odd,
+            dice=self._dice,
+            now=now,
+        )
+        question.first = self.first
+        question.floor = floor
+        question.reports = reports
+        self.outstanding += 1
+        self.parked += may_park
+        if records:
+            question.records = records
+            question.needs_answer = True
+            self.owed += 1
+            if type(records[-1]) is StreamSent:
+                self.polls.moved(now.awake)
+                if self._unsent:
+                    self._note_first(records, now.elapsed)
+        return True
+
+    def _note_first(self, records: list[Sent], elapsed: float) -> None:
+        for record in records:
+            if type(record) is StreamSent and record.stream in self._unsent:
+                self._unsent.discard(record.stream)
+                self.first_sent[record.stream] = elapsed
+
+    def note_first(self, records: list[Sent], elapsed: float) -> None:
+        """Note when the streams in `records`, which a first message carries, were first sent."""
+        if self._unsent:
+            self._note_first(records, elapsed)
+
+    # --- their fate -------------------------------------------------------------------------
+
+    def answered(self, question: Question) -> None:
+        """Take `question` as answered, by an authentic answer; its fate is still what it was before."""
+        self._landed(question)
+        numbers = self.numbers
+        numbers.settle(question.number)
+        if question.floor >= 0 or question.reports:
+            numbers.told(question.floor, question.reports)
+        if question.records:
+            self._table.acked(question.records)
+
+    def lost(self, question: Question) -> None:
+        """Take `question`, until now in flight, as lost: what it carried is queued anew (SPEC 11.4)."""
+        self._count_out(question)
+        self.numbers.lost(question.number)
+        if question.reports:
+            self.numbers.untold(question.reports)
+        if question.records:
+            self._table.lost(question.records)
+
+    def _landed(self, question: Question) -> None:
+        if question.fate is Fate.IN_FLIGHT:
+            self._count_out(question)
+
+    def _count_out(self, question: Question) -> None:
+        self.outstanding -= 1
+        self.parked -= question.may_park
+        self.owed -= question.needs_answer

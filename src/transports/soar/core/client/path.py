@@ -1,0 +1,295 @@
+"""One way to the server: a resolver, reached over one carrier, for one zone (SPEC 12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from transports.soar.core.client.congestion import Window
+from transports.soar.core.client.forms import FormChoice
+from transports.soar.core.client.questions import FRAGMENT, Fate, Question
+from transports.soar.core.client.recovery import PARK_S, Recovery
+from transports.soar.core.client.rtt import RoundTrips
+from transports.soar.core.client.silence import Silence
+from transports.soar.core.client.sizes import Sizes
+from transports.soar.core.dns.messages import Rcode
+from transports.soar.core.dns.questions import build_question
+
+if TYPE_CHECKING:
+    from transports.soar.core.client.dice import Dice
+    from transports.soar.core.dns.answers import Answer, Form
+    from transports.soar.core.dns.zone import Zone
+    from transports.soar.core.instants import Instant
+
+__all__ = ("MOST_PATHS", "Outgoing", "Path")
+
+MOST_PATHS: Final = 16
+"""A path has a number of four bits (SPEC 8.2)."""
+
+# At most one new try at once for each so many questions (SPEC 12.4), so that nobody can make a flood of them.
+_QUESTIONS_FOR_A_TRY: Final = 20
+_MOST_TRIES: Final = 4
+_MOST_PENDING: Final = 32_768  # half of the ids
+_SMALLEST_LIMIT: Final = 512  # octets of an answer in size class 0
+_POLLS_ABOVE: Final = 2  # polls that the floor asks for go out beside a full window
+
+
+class Outgoing(NamedTuple):
+    """A message to send.
+
+    Attributes:
+        path: on which.
+        message: a DNS message.
+        fresh_socket: whether to use a new source port from here on (SPEC 12.7).
+    """
+
+    path: int
+    message: bytes
+    fresh_socket: bool
+
+
+class Path:
+    """What is known of one path, and its questions.
+
+    Args:
+        index: its number, 0 to 15.
+        zone: whose names are asked for.
+        datagram: whether messages go by UDP.
+
+    Attributes:
+        forms, sizes, window, recovery, silence: each about its own matter.
+        answered_at: when the last authentic answer came, awake clock; minus infinity if none did.
+    """
+
+    __slots__ = (
+        "_lanes",
+        "_out",
+        "_tails",
+        "_tries",
+        "answered_at",
+        "datagram",
+        "forms",
+        "index",
+        "recovery",
+        "silence",
+        "sizes",
+        "window",
+        "zone",
+    )
+
+    def __init__(self, index: int, zone: Zone, *, datagram: bool, out: list[Outgoing]) -> None:
+        self.index = index
+        self.zone = zone
+        self.datagram = datagram
+        self.forms = FormChoice()
+        self.sizes = Sizes(tuple(zone.classes), datagram=datagram)
+        self.window = Window()
+        self.recovery = Recovery()
+        self.silence = Silence()
+        self.answered_at = float("-inf")
+        self._out = out
+        self._lanes: dict[int, RoundTrips] = {}
+        self._tries = float(_MOST_TRIES)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether an authentic answer ever came this way."""
+        return self.answered_at != float("-inf")
+
+    def lane(self, form: Form, *, several: bool) -> RoundTrips:
+        """Return the round trips of questions in `form` whose names have one label, or several."""
+        key = form << 1 | several
+        if (lane := self._lanes.get(key)) is None:
+            lane = self._lanes[key] = RoundTrips()
+        return lane
+
+    @property
+    def polls(self) -> RoundTrips:
+        """The round trips of questions with one label, in the path's form."""
+        return self.lane(self.forms.current, several=False)
+
+    @property
+    def patience(self) -> float:
+        """The probe timeout by which silence is measured, in seconds."""
+        return self.polls.probe_timeout + PARK_S
+
+    def expected(self) -> float:
+        """Return in how many seconds an answer can be hoped for, as far as paths are compared by it."""
+        return self.polls.srtt + self.recovery.probes * self.patience + self.silence.is_dead * 60.0
+
+    def room(self, now: float, *, poll: bool = False) -> int:
+        """Return how many questions may be sent now; a `poll` that must be out may pass a full window."""
+        if self.silence.next_question(now, self.patience) > now:
+            return 0
+        if len(self.recovery.pending) >= _MOST_PENDING:
+            return 0
+        free = self.window.room(now, self.polls.srtt)
+        if poll and free <= 0:
+            return int(self.window.in_flight < self.window.size + _POLLS_ABOVE)
+        return free
+
+    def room_at(self, now: float) -> float | None:
+        """Return when there is room without an answer having come; `None` if only an answer or a loss makes any."""
+        if (at := self.silence.next_question(now, self.patience)) > now:
+            return at
+        if self.window.in_flight < int(self.window.size):
+            return self.window.next_burst(now, self.polls.srtt)
+        return None
+
+    def ask(
+        self,
+        packet: bytes,
+        *,
+        owner: object,
+        number: int,
+        form: Form,
+        name_class: int,
+        size_class: int,
+        may_park: bool,
+        shard: tuple[int, int],
+        is_odd: bool,
+        dice: Dice,
+        now: Instant,
+    ) -> Question:
+        """Return the question that carries `packet`; its message is queued.
+
+        Args:
+            packet: it fills a name of `name_class`.
+            owner: who is told of its fate.
+            number: the packet's, or `FRAGMENT`.
+            form: in which to answer.
+            name_class: of the name.
+            size_class: what the packet allows, or 0.
+            may_park: what it allows.
+            shard: the server's number of shards, and the one that the session belongs to (SPEC 4.4).
+            is_odd: which answer its partial names get (SPEC 4.5).
+            dice: for id, selector and flag.
+            now: when.
+        """
+        pending = self.recovery.pending
+        id_ = dice.word()
+        while id_ in pending:
+            id_ = dice.word()
+        selector = dice.octet() & 31 & -shard[0] | shard[1]
+        chance = dice.octet()
+        name = self.zone.encode(
+            packet,
+            number=name_class,
+            selector=selector,
+            flag=chance & 30 | is_odd,
+            fill=dice.octet(),
+        )
+        message = build_question(id_, name, form.qtype, edns=self.forms.edns)
+        question = Question(
+            id=id_,
+            asked=message[12 : 16 + len(name)],
+            owner=owner,
+            number=number,
+            form=form,
+            name_class=name_class,
+            size_class=size_class,
+            may_park=may_park,
+            sent_at=now.awake,
+            sent_elapsed=now.elapsed,
+            lane=self.lane(form, several=name_class > 1),
+        )
+        self._out.append(Outgoing(self.index, message, self._is_fresh(now.awake)))
+        self.silence.sent(now.awake)
+        self.recovery.sent(question)
+        self.window.sent(now.awake)
+        self._tries = min(float(_MOST_TRIES), self._tries + 1 / _QUESTIONS_FOR_A_TRY)
+        if number != FRAGMENT:
+            self.sizes.up.began(name_class)
+            self.sizes.down.began(size_class)
+        return question
+
+    def answered(
+        self, question: Question, *, octets: int, held: float, is_productive: bool, now: float
+    ) -> None:
+        """Take an authentic answer, the first to `question`.
+
+        Args:
+            question: in flight, or lost not long ago.
+            octets: of the whole message.
+            held: seconds that the server held the question.
+            is_productive: whether it brought stream octets, or a backlog.
+            now: when.
+        """
+        lane = question.lane
+        rtt = max(0.0, now - question.sent_at - held)
+        lane.observe(rtt, now)
+        window = self.window
+        if question.fate is Fate.IN_FLIGHT:
+            window.left()
+        elif question.number != FRAGMENT and not question.is_local:
+            window.was_late()
+        least = lane.least
+        window.answered(rtt - least, least, lane.srtt, now)
+        self.recovery.answered(question, is_productive=is_productive)
+        self.silence.answered()
+        self.answered_at = now
+        self.forms.worked(question.form)
+        if question.number != FRAGMENT:
+            self.sizes.up.passed(question.name_class, question.sent_at)
+            if question.size_class and octets <= _SMALLEST_LIMIT:
+                self.sizes.down.told_nothing(question.size_class)
+            else:
+                self.sizes.down.passed(question.size_class, question.sent_at)
+
+    def detect(self, now: float) -> list[Question]:
+        """Return the questions that are lost by now; their places are free."""
+        lost = self.recovery.detect(now)
+        for question in lost:
+            self._gave_up(question, now)
+        return lost
+
+    def give_up(self, now: float) -> list[Question]:
+        """Return all questions in flight, taken as lost: the carrier failed, or the path is dead."""
+        lost = self.recovery.in_flight()
+        for question in lost:
+            self.recovery.lose(question, now)
+            self.window.left()
+        return lost
+
+    def hint(self, question: Question, answer: Answer, now: float) -> bool:
+        """Take an unproven answer to `question`; return whether its frames may be sent anew at once (SPEC 12.4).
+
+        It changes nothing but how fast, in what form and how large this path is asked.
+        """
+        if question.is_hinted or question.fate is not Fate.IN_FLIGHT:
+            return False
+        question.is_hinted = True
+        lane = question.lane
+        is_quick = lane.is_known and now - question.sent_at < lane.least
+        if is_quick and answer.rcode in (Rcode.REFUSED, Rcode.SERVFAIL):
+            # A limit of the resolver's own. The place comes back when the question is lost: one round trip later.
+            question.is_local = True
+            self.window.refused(lane.srtt, now)
+            return False
+        self.window.failed(lane.srtt, now)
+        if answer.truncated:
+            self.sizes.down.too_big(question.size_class, now)
+        elif answer.rcode == Rcode.FORMERR and not self.forms.is_proven:
+            self.forms.edns = False
+        elif answer.rcode == Rcode.NXDOMAIN and question.name_class > 1:
+            self.forms.is_odd = True
+        if question.number == FRAGMENT:
+            return False  # the flight has tries of its own
+        if self._tries < 1:
+            return False
+        self._tries -= 1
+        self.recovery.lose(question, now)
+        self._gave_up(question, now)
+        return True
+
+    def _gave_up(self, question: Question, now: float) -> None:
+        self.window.left()
+        if question.number == FRAGMENT:
+            return  # it may have lacked the others; its loss says nothing of this path
+        if not question.is_local:
+            self.window.lost(question.lane.srtt, now)
+        self.forms.failed(question.form)
+        self.sizes.up.missed(question.name_class, question.sent_at, now)
+        self.sizes.down.missed(question.size_class, question.sent_at, now)
+
+    def _is_fresh(self, now: float) -> bool:
+        return self.datagram and self.silence.wants_fresh_socket(now, self.patience)

@@ -1,0 +1,92 @@
+"""When to ask without having anything to say (SPEC 13.1 to 13.3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ("Polls",)
+
+ACTIVE_S: Final = 2.0
+"""How long after stream octets came or went two polls are kept out."""
+FIRST_PAUSE_S: Final = 0.1
+MOST_PAUSE_S: Final = 1.4
+LINGER: Final = 3
+"""Questions that may follow a session's last activity."""
+_LINGER_TIMEOUTS: Final = 2
+_AHEAD: Final = 2  # questions kept out beyond the backlog
+
+
+class Polls:
+    """How many questions a session owes its server; times are seconds of the awake clock.
+
+    Attributes:
+        backlog: full answers that the server could fill, as the newest answer said.
+    """
+
+    __slots__ = (
+        "_active_until",
+        "_linger",
+        "_linger_until",
+        "_pause",
+        "_paused_until",
+        "backlog",
+    )
+
+    def __init__(self) -> None:
+        self.backlog = 0
+        self._active_until = float("-inf")
+        self._pause = FIRST_PAUSE_S
+        self._paused_until = float("-inf")
+        self._linger = 0
+        self._linger_until = float("-inf")
+
+    def moved(self, now: float) -> None:
+        """Note that stream octets came or went."""
+        self._active_until = now + ACTIVE_S
+        self._pause = FIRST_PAUSE_S
+        self._paused_until = now
+
+    def answered(self, now: float, *, backlog: int, is_empty: bool) -> None:
+        """Take an authentic answer; pause after an empty one while little happens."""
+        self.backlog = backlog
+        if is_empty and not backlog and now >= self._active_until:
+            self._paused_until = now + self._pause
+            self._pause = min(2 * self._pause, MOST_PAUSE_S)
+
+    def fell_idle(self, now: float, timeout: float) -> None:
+        """Begin to linger: the session is no longer busy; `timeout` is a probe timeout in seconds."""
+        self.backlog = 0
+        self._linger = LINGER
+        self._linger_until = now + _LINGER_TIMEOUTS * timeout
+
+    def lingers(self, now: float) -> bool:
+        """Whether a session that isn't busy may still ask."""
+        return self._linger > 0 and now < self._linger_until
+
+    def lingered(self) -> None:
+        """Note that it did."""
+        self._linger -= 1
+
+    def floor(self, now: float) -> int:
+        """Return how many questions that may park a busy session keeps out, whatever the backlog."""
+        if now < self._active_until:
+            return 2
+        return 0 if now < self._paused_until else 1
+
+    def wanted(self, now: float, *, outstanding: int, parked: int, window: int) -> int:
+        """Return how many polls a busy session is to send now.
+
+        Args:
+            now: when.
+            outstanding: its questions that are neither answered nor lost, over all paths.
+            parked: those of them that may park.
+            window: how many its paths bear in all.
+        """
+        return max(
+            self.floor(now) - parked,
+            min(window, self.backlog + _AHEAD) - outstanding if self.backlog else 0,
+        )
+
+    def deadline(self, now: float, parked: int) -> float | None:
+        """Return when a busy session with `parked` questions out may want another poll, without an answer."""
+        return self._paused_until if not parked and now < self._paused_until else None

@@ -1,0 +1,582 @@
+"""One session: its states, what may be opened on it, and what ends it (SPEC 14, 15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from racer.errors import RemoteProtocolError
+from transports.soar.core.client.events import HandshakeEnded, HandshakeStarted, SessionChanged
+from transports.soar.core.client.handshake import Handshake
+from transports.soar.core.client.lifetime import (
+    HANDSHAKE_S,
+    MOST_AGE_S,
+    Liveness,
+    draw_session_idle,
+    has_expired,
+)
+from transports.soar.core.client.numbers import MOST_NUMBERS
+from transports.soar.core.client.packets import Packets
+from transports.soar.core.client.questions import Fate
+from transports.soar.core.client.reasons import EndReason, Failure, of_end, of_status
+from transports.soar.core.client.states import FINAL, OPENABLE, SessionState, follow
+from transports.soar.core.crypto.notices import EndCode, Notice, read_notice
+from transports.soar.core.crypto.retries import Retry
+from transports.soar.core.crypto.terms import Status
+from transports.soar.core.streams.events import StreamOver
+from transports.soar.core.streams.frames import (
+    Challenge,
+    End,
+    Lease,
+    Response,
+    StreamData,
+    Zones,
+    decode,
+    encode_frame,
+)
+from transports.soar.core.streams.table import StreamTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from transports.soar.core.client.dice import Dice
+    from transports.soar.core.client.events import ClientEvent
+    from transports.soar.core.client.path import Path
+    from transports.soar.core.client.questions import Question
+    from transports.soar.core.client.settings import ClientSettings
+    from transports.soar.core.client.stream import ClientStream
+    from transports.soar.core.crypto.grants import Grant
+    from transports.soar.core.crypto.terms import Terms
+    from transports.soar.core.dns.zone import Zone
+    from transports.soar.core.instants import Instant
+    from transports.soar.core.streams.frames import Frame
+
+__all__ = ("RETIRED", "Over", "Retired", "Session")
+
+_UNKNOWN_IDLE_S: Final = 120.0  # until the server has said its own
+
+
+class Retired:
+    """What `Session.try_open` says instead of a stream's number: take another session (S7)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "RETIRED"
+
+
+RETIRED: Final = Retired()
+
+
+class Over:
+    """How a session ended.
+
+    Attributes:
+        session: which.
+        reason: why.
+        notice: the server's word, if that was it.
+        received: when, elapsed clock.
+    """
+
+    __slots__ = ("notice", "reason", "received", "session")
+
+    def __init__(
+        self, session: Session, reason: EndReason, notice: Notice | None, received: float
+    ) -> None:
+        self.session = session
+        self.reason = reason
+        self.notice = notice
+        self.received = received
+
+
+class Session:
+    """A session, from its first message to its end.
+
+    Args:
+        number: its number at this client.
+        zone: in which to shake hands.
+        grant: the credential to show, or `None`.
+        generation: of that credential.
+        settings, paths, dice: the client's.
+        emit: takes events.
+        on_over: is told of the end, once.
+        now: when it begins.
+
+    Attributes:
+        state: see SPEC 14.4.
+        table: its streams.
+        packets: its packets.
+        streams: the handles of its streams, by number.
+        activity: sending time of the newest question that had an authentic answer, elapsed clock (SPEC 14.2).
+        session_idle: after how many seconds without activity it is retired.
+        lease_until: when its grant ends, elapsed clock; `None` for no end.
+        is_blocked: whether something waits for a path to have room.
+    """
+
+    __slots__ = (
+        "_connected",
+        "_dice",
+        "_emit",
+        "_grown_at",
+        "_handshake",
+        "_liveness",
+        "_on_over",
+        "_paths",
+        "_settings",
+        "_started",
+        "_status_key",
+        "activity",
+        "generation",
+        "is_blocked",
+        "lease_until",
+        "number",
+        "packets",
+        "session_idle",
+        "state",
+        "streams",
+        "table",
+        "zone",
+    )
+
+    def __init__(
+        self,
+        *,
+        number: int,
+        zone: Zone,
+        grant: Grant | None,
+        generation: int,
+        settings: ClientSettings,
+        paths: Mapping[int, Path],
+        dice: Dice,
+        emit: Callable[[ClientEvent], None],
+        on_over: Callable[[Over, Instant], None],
+        now: Instant,
+    ) -> None:
+        self.number = number
+        self.generation = generation
+        self.zone = zone
+        self.state = SessionState.HANDSHAKING
+        self.table = StreamTable(client=True, limits=settings.limits)
+        self.packets = Packets(owner=self, zone=zone, paths=paths, table=self.table, dice=dice)
+        self.streams: dict[int, ClientStream] = {}
+        self.activity = now.elapsed
+        self.session_idle = settings.session_idle
+        self.lease_until: float | None = None
+        self.is_blocked = False
+        self._settings = settings
+        self._paths = paths
+        self._dice = dice
+        self._emit = emit
+        self._on_over = on_over
+        self._started = now.elapsed
+        self._grown_at = now.awake
+        self._status_key = b""
+        self._connected = 0
+        self._liveness = Liveness()
+        self._handshake: Handshake | None = Handshake(
+            owner=self,
+            zone=zone,
+            grant=grant,
+            settings=settings,
+            paths=paths,
+            table=self.table,
+            packets=self.packets,
+            dice=dice,
+            now=now,
+        )
+        emit(HandshakeStarted(session=number, is_retry=False))
+
+    def __repr__(self) -> str:
+        return f"<Session {self.number} {self.state.value}>"
+
+    # --- opening ----------------------------------------------------------------------------
+
+    @property
+    def is_established(self) -> bool:
+        """Whether it got a welcome, ever."""
+        return bool(self._status_key)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is over."""
+        return self.state in FINAL
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a stream is not over, a frame is queued, or a packet that needs its answer has none (SPEC 13.1)."""
+        return bool(self.table.live or self.packets.owed or self.table.has_queued())
+
+    def has_expired(self, now: Instant) -> bool:
+        """Whether it is to be retired instead of used (SPEC 14.3)."""
+        return self.state is SessionState.IDLE and has_expired(
+            now.elapsed, self.activity, self.session_idle, is_busy=self.is_busy
+        )
+
+    def is_worn(self, now: Instant) -> bool:
+        """Whether it takes no new stream any more, but for its credential (SPEC 14.7)."""
+        return (
+            now.elapsed - self._started >= MOST_AGE_S
+            or self.packets.numbers.next >= MOST_NUMBERS
+            or (self.lease_until is not None and now.elapsed >= self.lease_until)
+        )
+
+    def try_open(self, header: bytes, now: Instant) -> int | Retired:
+        """Return the number of a new stream whose octets begin with `header`, or `RETIRED`.
+
+        The test and the opening are one step: nothing can come between (S5).
+        """
+        if self.state not in OPENABLE or not self.table.can_open():
+            return RETIRED
+        if self.has_expired(now):
+            self.retire(now)
+            return RETIRED
+        number = self.table.open(header)
+        self.packets.watch(number)
+        self._settle(now)
+        return number
+
+    def retire(self, now: Instant) -> None:
+        """End it silently, since the server may have forgotten it: nothing is sent, ever."""
+        words = f"no activity for {now.elapsed - self.activity:.0f} s"
+        self._finish(SessionState.RETIRED, EndReason(failure=Failure.RETIRED, words=words), now)
+
+    def drain(self, reason: str, now: Instant) -> None:
+        """Take no new streams, and close when it is no longer busy. One that shakes hands drains afterwards."""
+        if self.state in (SessionState.LIVE, SessionState.IDLE):
+            self._change(SessionState.DRAINING, reason)
+            self._settle(now)
+
+    def close(self, now: Instant) -> None:
+        """End it, and tell the server so if it can be told."""
+        if self.is_final:
+            return
+        if self._handshake is None:
+            end = End(code=EndCode.CLOSED, last_stream=self.table.last_stream)
+            self.packets.say(encode_frame(end), now)
+        reason = EndReason(failure=Failure.CLOSED, words="closed by this client")
+        self._finish(SessionState.CLOSED, reason, now)
+
+    def ping(self, now: Instant) -> bool:
+        """Ask for a sign of life; return whether a path could take the question."""
+        return self._handshake is None and not self.is_final and self.packets.ping(now)
+
+    def stream_connected(self) -> None:
+        """Note that a stream's target is connected: silence is borne longer then (SPEC 14.5)."""
+        self._connected += 1
+
+    def forget(self, number: int) -> None:
+        """Drop the handle of a stream that is over for its owner."""
+        stream = self.streams.pop(number, None)
+        if stream is not None and stream.is_connected:
+            self._connected -= 1
+
+    # --- answers ----------------------------------------------------------------------------
+
+    def fragment_answered(
+        self, path: Path, question: Question, payload: bytes, octets: int, now: Instant
+    ) -> bool:
+        """Take the octets that answer a fragment; return whether they are authentic, or a RETRY that is obeyed."""
+        first = self.packets.first
+        if first is None or question.first is not first:
+            return False
+        handshake = self._handshake
+        try:
+            result = first.receive(payload)
+        except RemoteProtocolError as exc:
+            if handshake is not None:
+                reason = EndReason(failure=Failure.UNUSABLE, words=str(exc))
+                self._handshake_ended(question, path, now, reason)
+                self._finish(SessionState.ENDED, reason, now)
+            return False
+        if result is None:
+            return False
+        if isinstance(result, Retry):
+            if handshake is None or handshake.is_retry:
+                return False
+            handshake.retry(result, now)
+            self._emit(HandshakeStarted(session=self.number, is_retry=True))
+            return True
+        path.answered(question, octets=octets, held=0.0, is_productive=False, now=now.awake)
+        if handshake is not None:
+            self._judge_terms(result, question, path, now)
+        return True
+
+    def packet_answered(
+        self, path: Path, question: Question, payload: bytes, octets: int, now: Instant
+    ) -> bool:
+        """Take the octets that answer a packet; return whether they are authentic."""
+        packets = self.packets
+        if question.first is not packets.first:
+            return False
+        if self._handshake is not None:
+            self._handshake.hold(question, payload, octets)
+            return False
+        opened = packets.open_answer(question.number, payload)
+        if opened is None:
+            return False
+        frames, broken = _read_frames(opened.frames)
+        has_octets = any(type(frame) is StreamData for frame in frames)
+        if not self.is_final:
+            packets.answered(question)
+        path.answered(
+            question,
+            octets=octets,
+            held=opened.held,
+            is_productive=has_octets or opened.backlog > 0,
+            now=now.awake,
+        )
+        if self.is_final:
+            return True
+        self._liveness.answered()
+        self.activity = max(self.activity, question.sent_elapsed)
+        if broken:
+            self._broken(broken, now)
+            return True
+        packets.polls.answered(now.awake, backlog=opened.backlog, is_empty=not frames)
+        if has_octets:
+            packets.polls.moved(now.awake)
+            path.sizes.has_begun = True
+        if frames:
+            self._take_frames(frames, path, now)
+        if not self.is_final:
+            self._settle(now)
+        return True
+
+    def noticed(self, question: Question, octets: bytes, now: Instant) -> bool:
+        """Take what may be a notice; return whether it is one, for this session and question (SPEC 15.5)."""
+        if not self._status_key or question.first is not self.packets.first:
+            return False
+        name = question.asked[:-4]
+        notice = read_notice(octets, self._status_key, name)
+        if notice is None:
+            return False
+        if not self.is_final:
+            self._end_by(notice, now)
+        return True
+
+    def question_lost(self, question: Question, now: Instant) -> None:
+        """Take one of its questions as lost; it was in flight until now."""
+        if question.number < 0 or self.is_final or question.first is not self.packets.first:
+            return
+        self.packets.lost(question)
+        self._settle(now)
+
+    def fragment_failed(self, question: Question, now: Instant) -> bool:
+        """Take an open, unproven failure of a fragment; return whether the next wave is brought forward."""
+        handshake = self._handshake
+        return (
+            handshake is not None
+            and question.first is handshake.first
+            and handshake.flight.hurry(now.awake)
+        )
+
+    # --- time -------------------------------------------------------------------------------
+
+    def send(self, now: Instant) -> None:
+        """Send what is due."""
+        if self.is_final:
+            return
+        handshake = self._handshake
+        if handshake is not None:
+            handshake.send(now)
+            if handshake.first is None:
+                return
+        before = self.packets.numbers.next
+        self.is_blocked = self.packets.send(now, is_busy=self.is_busy)
+        for _ in range(self.packets.numbers.next - before):
+            self._liveness.sent(now.awake)
+
+    def tick(self, now: Instant) -> None:
+        """Do what time alone brings: end what is silent."""
+        if self.is_final:
+            return
+        if (due := self._silent_at()) is not None and now.awake >= due:
+            words = f"{self._liveness.asked} questions without an authentic answer"
+            reason = EndReason(failure=Failure.SILENT, words=words)
+            if self._handshake is not None:
+                reason = EndReason(
+                    failure=Failure.SILENT,
+                    words=f"no proven answer to the handshake for {HANDSHAKE_S:.0f} s",
+                )
+                self._handshake_ended(None, None, now, reason)
+            self._finish(SessionState.LOST, reason, now)
+            return
+        self._grow(now)
+        self._settle(now)
+
+    def deadline(self, now: float) -> float | None:
+        """Return when `tick` or `send` has something to do, awake clock."""
+        if self.is_final:
+            return None
+        due = [self._silent_at()]
+        if self._handshake is not None:
+            due.append(self._handshake.flight.next_at)
+        if self.is_busy:
+            due.append(self.packets.polls.deadline(now, self.packets.parked))
+        return min((at for at in due if at is not None), default=None)
+
+    def _silent_at(self) -> float | None:
+        if self._handshake is not None:
+            return self._handshake.began_at + HANDSHAKE_S
+        return self._liveness.deadline(is_established=self._connected > 0)
+
+    def _grow(self, now: Instant) -> None:
+        if self.table.live and (best := self.packets.best_round_trip()) is not None:
+            self.table.grow(best, now.awake)
+
+    # --- within -----------------------------------------------------------------------------
+
+    def _judge_terms(self, terms: Terms, question: Question, path: Path, now: Instant) -> None:
+        if terms.status is not Status.WELCOME:
+            reason = of_status(terms.status)
+            self._handshake_ended(question, path, now, reason)
+            self._finish(SessionState.ENDED, reason, now)
+            return
+        handshake = self._handshake
+        assert handshake is not None, "terms are judged once"
+        self._handshake_ended(question, path, now, None)
+        self._handshake = None
+        self._status_key = terms.status_key
+        self.activity = question.sent_elapsed
+        self.session_idle = draw_session_idle(
+            self._settings.session_idle, terms.idle_timeout, self._dice.fraction()
+        )
+        if terms.lease:
+            self.lease_until = now.elapsed + terms.lease
+        self.table.welcome(
+            stream_window=terms.stream_window,
+            session_window=terms.session_window,
+            max_streams=terms.max_streams,
+        )
+        self.packets.establish(terms.shards)
+        if terms.early_refused:
+            self.packets.take_back()
+            self.table.lost(handshake.records)
+        else:
+            self.table.acked(handshake.records)
+        self._change(SessionState.LIVE if self.is_busy else SessionState.IDLE, "welcome")
+        for stream in self.streams.values():
+            stream.release()
+        if self.state is SessionState.IDLE:
+            self.packets.polls.fell_idle(now.awake, path.patience)
+        self._take_encoded(terms.frames, path, now)
+        for held, payload, octets in handshake.held:
+            if held.fate is not Fate.ANSWERED and not self.is_final:
+                self._open_held(held, payload, octets, now)
+
+    def _open_held(self, question: Question, payload: bytes, octets: int, now: Instant) -> None:
+        for path in self._paths.values():
+            if path.recovery.pending.get(question.id) is question:
+                self.packet_answered(path, question, payload, octets, now)
+                return
+
+    def _handshake_ended(
+        self, question: Question | None, path: Path | None, now: Instant, error: EndReason | None
+    ) -> None:
+        handshake = self._handshake
+        assert handshake is not None, "it ends once"
+        self._emit(
+            HandshakeEnded(
+                session=self.number,
+                seconds=now.awake - handshake.began_at,
+                waves=handshake.flight.count,
+                form="" if question is None else question.form.name,
+                path=-1 if path is None else path.index,
+                error=error,
+            )
+        )
+
+    def _take_encoded(self, octets: bytes, path: Path, now: Instant) -> None:
+        frames, broken = _read_frames(octets)
+        if broken:
+            self._broken(broken, now)
+        elif frames:
+            self._take_frames(frames, path, now)
+
+    def _take_frames(self, frames: list[Frame], path: Path, now: Instant) -> None:
+        try:
+            for frame in frames:
+                if not self.table.receive(frame):
+                    self._take_frame(frame, now)
+                    if self.is_final:
+                        return
+        except RemoteProtocolError as exc:
+            self._broken(str(exc), now)
+            return
+        if self.table.events:
+            self._hand_on(path)
+
+    def _take_frame(self, frame: Frame, now: Instant) -> None:
+        """Take a frame that is about no stream."""
+        match frame:
+            case End(code, last_stream):
+                last = None if last_stream < 0 else last_stream
+                self._end_by(Notice(EndCode(code), 0.0, last), now)
+            case Challenge(token):
+                self.table.queue(Response(token))
+            case Zones(zones):
+                for index, zone in zones:
+                    self.packets.zones.setdefault(zone, index)
+            case Lease(seconds):
+                self.lease_until = now.elapsed + seconds if seconds else None
+            case _:
+                pass
+
+    def _hand_on(self, path: Path) -> None:
+        """Give the streams' events to their handles."""
+        events = self.table.events
+        while events:
+            event = events.popleft()
+            stream = self.streams.get(event.stream)
+            if stream is not None:
+                if type(event) is StreamOver:
+                    self.forget(event.stream)  # what has come can still be read from the table
+                stream.take(event)
+                if stream.is_connected:
+                    path.sizes.has_begun = True
+
+    def _end_by(self, notice: Notice, now: Instant) -> None:
+        reason = of_end(notice.code)
+        lost = notice.code is EndCode.UNKNOWN
+        self._finish(SessionState.LOST if lost else SessionState.ENDED, reason, now, notice)
+
+    def _broken(self, words: str, now: Instant) -> None:
+        end = End(code=EndCode.CLOSED, last_stream=self.table.last_stream)
+        self.packets.say(encode_frame(end), now)
+        self._finish(SessionState.CLOSED, EndReason(failure=Failure.PROTOCOL, words=words), now)
+
+    def _settle(self, now: Instant) -> None:
+        """Follow what the session is busy with."""
+        if self._handshake is not None or self.is_final:
+            return
+        busy = self.is_busy
+        if busy:
+            if self.state is SessionState.IDLE:
+                self._change(SessionState.LIVE, "busy")
+                self.packets.polls.moved(now.awake)
+        elif self.state is SessionState.LIVE:
+            self._change(SessionState.IDLE, "nothing to do")
+            self.packets.polls.fell_idle(now.awake, self.packets.patience())
+        elif self.state is SessionState.DRAINING:
+            self.close(now)
+
+    def _change(self, after: SessionState, reason: str) -> None:
+        before = self.state
+        self.state = follow(before, after)
+        self._emit(SessionChanged(session=self.number, before=before, after=after, reason=reason))
+
+    def _finish(
+        self, after: SessionState, reason: EndReason, now: Instant, notice: Notice | None = None
+    ) -> None:
+        self._change(after, reason.words)
+        self._handshake = None
+        self._on_over(Over(self, reason, notice, now.elapsed), now)
+
+
+def _read_frames(octets: bytes) -> tuple[list[Frame], str]:
+    """Return the frames in `octets`, and what is wrong with them; nothing is done if anything is."""
+    if not octets:
+        return [], ""
+    try:
+        return decode(octets, from_client=False), ""
+    except RemoteProtocolError as exc:
+        return [], str(exc)

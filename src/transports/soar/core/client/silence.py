@@ -1,0 +1,87 @@
+"""How fast a path may be asked that does not answer (SPEC 12.5, 12.7)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ("Silence",)
+
+SLOW_AFTER: Final = 3  # probe timeouts without an authentic answer
+SLOW_S: Final = 0.5
+DEAD_AFTER: Final = 6  # the same, while another path has answers
+_FIRST_PROBE_S: Final = 2.0
+_MOST_PROBE_S: Final = 30.0
+_FRESH_START_S: Final = 3.0  # a path that was not asked for so long gets a new chance
+_ROOM: Final = 3  # questions before silence means anything
+
+
+class Silence:
+    """How long one path has been asked in vain; times are seconds of the awake clock.
+
+    Attributes:
+        is_dead: whether it has been silent for so long, while another path has answers, that it is only probed.
+    """
+
+    __slots__ = ("_asked", "_fresh_after", "_last", "_probe_s", "_since", "is_dead")
+
+    def __init__(self) -> None:
+        self.is_dead = False
+        self._since: float | None = None  # the first question without an answer
+        self._last = float("-inf")
+        self._asked = 0
+        self._probe_s = _FIRST_PROBE_S
+        self._fresh_after = 0.0
+
+    def sent(self, now: float) -> None:
+        """Note that a question is sent."""
+        if self._since is None or (not self.is_dead and now - self._last > _FRESH_START_S):
+            self._since = self._fresh_after = now
+            self._asked = 0
+        elif self.is_dead:
+            self._probe_s = min(2 * self._probe_s, _MOST_PROBE_S)
+        self._asked += 1
+        self._last = now
+
+    def answered(self) -> None:
+        """Take an authentic answer."""
+        self._since = None
+        self._asked = 0
+        self.is_dead = False
+        self._probe_s = _FIRST_PROBE_S
+
+    def probes_missed(self, now: float, timeout: float) -> int:
+        """Return how many probe timeouts of `timeout` seconds the path has been asked in vain."""
+        if self._since is None or self._asked < _ROOM:
+            return 0
+        return int((max(now, self._last) - self._since) / timeout)
+
+    def judge(self, now: float, timeout: float, *, others_answer: bool) -> bool:
+        """Decide whether the path is dead; return whether it has just died."""
+        if self.is_dead and not others_answer:
+            self.is_dead = False
+        elif (
+            not self.is_dead
+            and others_answer
+            and self.probes_missed(now, timeout) >= DEAD_AFTER
+            and now - self._last <= _FRESH_START_S
+        ):
+            self.is_dead = True
+            return True
+        return False
+
+    def next_question(self, now: float, timeout: float) -> float:
+        """Return when the next question may be sent; the past if at once."""
+        if self.is_dead:
+            return self._last + self._probe_s
+        if now - self._last <= _FRESH_START_S and self.probes_missed(now, timeout) >= SLOW_AFTER:
+            return self._last + SLOW_S
+        return now
+
+    def wants_fresh_socket(self, now: float, timeout: float) -> bool:
+        """Whether to use a new source port from the next question on; true once in three probe timeouts of silence."""
+        if self.probes_missed(now, timeout) < SLOW_AFTER:
+            return False
+        if now - self._fresh_after < SLOW_AFTER * timeout:
+            return False
+        self._fresh_after = now
+        return True
