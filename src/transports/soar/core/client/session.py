@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ("RETIRED", "Over", "Retired", "Session")
 
-_UNKNOWN_IDLE_S: Final = 120.0  # until the server has said its own
+_RESPOND_AGAIN_S: Final = 1.0
+_MOST_TOKENS: Final = 64
 
 
 class Retired:
@@ -121,6 +122,7 @@ class Session:
         "_liveness",
         "_on_over",
         "_paths",
+        "_responses",
         "_settings",
         "_started",
         "_status_key",
@@ -170,6 +172,7 @@ class Session:
         self._started = now.elapsed
         self._grown_at = now.awake
         self._status_key = b""
+        self._responses: dict[bytes, float] = {}  # tokens sent back, and when
         self._connected = 0
         self._liveness = Liveness()
         self._handshake: Handshake | None = Handshake(
@@ -231,6 +234,7 @@ class Session:
             return RETIRED
         number = self.table.open(header)
         self.packets.watch(number)
+        self.packets.polls.moved(now.awake)  # what the target sends first is to find questions waiting
         self._settle(now)
         return number
 
@@ -512,7 +516,7 @@ class Session:
                 last = None if last_stream < 0 else last_stream
                 self._end_by(Notice(EndCode(code), 0.0, last), now)
             case Challenge(token):
-                self.table.queue(Response(token))
+                self._respond(token, now)
             case Zones(zones):
                 for index, zone in zones:
                     self.packets.zones.setdefault(zone, index)
@@ -520,6 +524,15 @@ class Session:
                 self.lease_until = now.elapsed + seconds if seconds else None
             case _:
                 pass
+
+    def _respond(self, token: bytes, now: Instant) -> None:
+        """Send a challenge's token back; all answers that are under way by then ask for the same (SPEC 18.6)."""
+        answered = self._responses
+        if now.awake - answered.get(token, float("-inf")) >= _RESPOND_AGAIN_S:
+            if len(answered) >= _MOST_TOKENS:
+                answered.clear()
+            answered[token] = now.awake
+            self.table.queue(Response(token))
 
     def _hand_on(self, path: Path) -> None:
         """Give the streams' events to their handles."""
