@@ -24,12 +24,12 @@ EARLY_WAIT: Final = 0.6  # SPEC 13.5: no question waits longer
 class _Early:
     """One that waits; its question is answered before it is given up."""
 
-    __slots__ = ("answered", "arrival", "sid")
+    __slots__ = ("arrival", "is_answered", "sid")
 
     def __init__(self, sid: bytes, arrival: Arrival) -> None:
         self.sid = sid
         self.arrival = arrival
-        self.answered = False
+        self.is_answered = False
 
 
 class EarlyPackets:
@@ -67,6 +67,8 @@ class EarlyPackets:
         self._serial += 1
         serial = self._serial
         early = _Early(sid, arrival)
+        if not arrival.question.fits_form:  # a probe is answered with nothing anyway
+            self._dismiss_one(early)
         answer = self._deadlines.set(now.awake + EARLY_WAIT, lambda _now: self._dismiss_one(early))
         end = self._deadlines.set(now.awake + EARLY_LIFE, lambda _now: self._give_up(serial))
         self._kept[serial] = (early, answer, end)
@@ -77,12 +79,13 @@ class EarlyPackets:
         taken = []
         for serial in self._by_sid.pop(sid, ()):
             early = self._drop(serial)
-            taken.append((early.arrival, not early.answered))
+            taken.append((early.arrival, not early.is_answered))
         return taken
 
     def _dismiss_one(self, early: _Early) -> None:
-        early.answered = True
-        self._dismiss(early.arrival.question)
+        if not early.is_answered:
+            early.is_answered = True
+            self._dismiss(early.arrival.question)
 
     def _give_up(self, serial: int) -> None:
         early = self._drop(serial)
@@ -90,8 +93,7 @@ class EarlyPackets:
         serials.remove(serial)  # the first: what is given up is the oldest
         if not serials:
             del self._by_sid[early.sid]
-        if not early.answered:
-            self._dismiss_one(early)
+        self._dismiss_one(early)
 
     def _drop(self, serial: int) -> _Early:
         early, answer, end = self._kept.pop(serial)

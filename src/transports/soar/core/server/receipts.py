@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ("Receipts",)
 
 UNPROVEN_OCTETS: Final = 8 * 1024  # of sealed answers for each prefix, SPEC 18.6
-MAX_PREFIXES: Final = 64  # that one session is asked through; the longest known gives way
+MAX_PREFIXES: Final = 64  # that one session is asked through; one that isn't proven gives way first
 
 
 class _Prefix:
@@ -61,7 +61,13 @@ class Receipts:
         known = self._prefixes.get(prefix)
         if known is None:
             if len(self._prefixes) >= MAX_PREFIXES:
-                del self._prefixes[next(iter(self._prefixes))]
+                del self._prefixes[self._least()]
             token = hashlib.blake2s(self._sid + prefix, digest_size=4, key=self._secret).digest()
             known = self._prefixes[prefix] = _Prefix(token)
         return known
+
+    def _least(self) -> bytes:
+        unproven = (
+            prefix for prefix, known in self._prefixes.items() if known.allowance is not None
+        )
+        return next(unproven, next(iter(self._prefixes)))

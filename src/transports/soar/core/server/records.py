@@ -33,6 +33,7 @@ class Record:
     Attributes:
         state: how far its answer is.
         since: when its first copy came, in awake seconds.
+        answered: when its answer was sealed, in awake seconds.
         sealed: the answer's octets, while they are kept.
         sent: what the answer carried, until the client has it or says that it is lost.
         repeats: how often the octets were sent again.
@@ -40,12 +41,13 @@ class Record:
             put into it any more.
     """
 
-    __slots__ = ("is_lost", "repeats", "sealed", "sent", "since", "state")
+    __slots__ = ("answered", "is_lost", "repeats", "sealed", "sent", "since", "state")
 
     def __init__(self, since: float, state: RecordState = RecordState.WAITING) -> None:
         """Begin with the first copy."""
         self.state = state
         self.since = since
+        self.answered = since
         self.sealed: bytes | None = None
         self.sent: list[Sent] | None = None
         self.repeats = 0

@@ -88,6 +88,7 @@ class Session:
     __slots__ = (
         "_owner",
         "_receipts",
+        "_rtt",
         "_seals",
         "alarm",
         "asked",
@@ -136,6 +137,7 @@ class Session:
         self.began = self.asked = now.elapsed
         self.is_confirmed = self.has_executed = self.is_over = False
         self.counted = 0
+        self._rtt = 0.0
         self.alarm: Alarm | None = None
         self.lease_alarm: Alarm | None = None
 
@@ -201,7 +203,7 @@ class Session:
     def _execute_frame(self, frame: Frame, number: int, now: Instant) -> EndCode | None:
         match frame:
             case Floor(delta):
-                self._raise_floor(number - delta)
+                self._raise_floor(number - delta, now)
             case Lost(deltas):
                 for delta in deltas:
                     self._lose(number, number - delta, now)
@@ -215,15 +217,21 @@ class Session:
                 self.streams.table.receive(frame)
         return None
 
-    def _raise_floor(self, floor: int) -> None:
+    def _raise_floor(self, floor: int, now: Instant) -> None:
         """Forget what the client has settled (SPEC 9.2)."""
-        for number, record in self.records.raise_floor(floor):
+        freed = self.records.raise_floor(floor)
+        for number, record in freed:
             if record.sent is not None:
                 self.streams.table.acked(record.sent)
             park = self.parking.get(number)
             if park is not None:
                 self._unpark(park)
                 self._owner.replies.empty(park.question)
+        if freed:
+            # From an answer to the question that settles it is a round trip, or little more.
+            sample = now.awake - freed[-1][1].answered
+            self._rtt += (sample - self._rtt) / 8 if self._rtt else sample
+            self.streams.table.grow(self._rtt, now.awake)
 
     def _lose(self, of: int, number: int, now: Instant) -> None:
         """Queue anew what was in an answer that has not come (SPEC 9.3)."""
@@ -328,11 +336,13 @@ class Session:
         sent = [] if record.is_lost or left <= 0 else table.fill(out, left)
         backlog = -(-table.queued_octets() // room)
         sealed = self._seals.seal_answer(number, backlog, now.awake - record.since, bytes(out))
+        record.answered = now.awake
         self.records.seal(number, record, sealed, sent, keep=self._owner.sealed_allowance(self))
         if prefix:
             self._receipts.sent(prefix, len(sealed))
         if sent:
             self.parking.note_traffic(info.path, now)
+            self.streams.tell()
         self._owner.replies.sealed(question, sealed)
 
     def _say_end(

@@ -103,12 +103,18 @@ class SessionStreams:
             self._feed()
         return None
 
+    def tell(self) -> None:
+        """Tell the program what else has come about; a stream opens only when a frame comes."""
+        events = self.table.events
+        while events:
+            self._tell(events.popleft())
+        if self._starved:
+            self._feed()
+
     def end(self) -> None:
         """Tell the program that all streams are over with their session."""
         self.is_over = True
-        for event in self.table.events:
-            self._tell(event)
-        self.table.events.clear()
+        self.tell()
         handles, self._handles = self._handles, {}
         for stream in handles.values():
             self._host.emit(StreamOver(stream))
@@ -214,6 +220,5 @@ class SessionStreams:
         return max(0, min(room, MAX_SENDING - self.table.sending))
 
     def _touch(self) -> None:
-        while self.table.events:
-            self._tell(self.table.events.popleft())
+        self.tell()
         self._host.wake(self.sid)
