@@ -11,7 +11,7 @@ from transports.soar.core.crypto.hashes import equal
 if TYPE_CHECKING:
     from transports.soar.core.crypto.keys import HeaderKey
 
-__all__ = ("Retry", "RetryCode", "build_retry", "read_retry", "unwrap", "wrap")
+__all__ = ("BodyType", "Retry", "RetryCode", "build_retry", "read_retry", "unwrap", "wrap")
 
 _TAIL_SIZE: Final = 16
 _FIELDS: Final = struct.Struct(">B8sI")

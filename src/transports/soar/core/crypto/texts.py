@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from racer.errors import ConfigError
 from transports.soar.core.crypto.hashes import digest, equal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 __all__ = ("Entropy", "InvalidKey", "Wording")
 
-if TYPE_CHECKING:
-    Entropy = Callable[[int], bytes]
-    """Gives as many fresh, secret, random octets as it is asked for."""
+Entropy: TypeAlias = Callable[[int], bytes]
+"""Gives as many fresh, secret, random octets as it is asked for."""
 
 _CHECKSUM_SIZE: Final = 3
 
