@@ -11,7 +11,7 @@ import anyio
 
 from racer.abc import RequestTransport
 from racer.errors import DialError, DialTimeout, InvalidTarget, NoTransports
-from racer.http._faults import Fault, RequestFailed, cause_of
+from racer.http._faults import Fault, RequestFailed, cause_of, connect_error
 from racer.http._messages import Via, header
 from racer.http._policy import Fallback, Held, Step
 from racer.http._pool import Entry, Permit, Ticket
@@ -75,6 +75,9 @@ class Exchange:
         self._errors: list[Exception] = []
         self._kind = "ConnectError"
         self._unsuitable: dict[str, str] = {}
+        self._guests: Mapping[str, Guest] = {}
+        self._chosen: set[str] = set()
+        self._spent: set[str] = set()
 
     async def run(self) -> tuple[Response, Via]:
         """Return the response and by which way it came.
@@ -123,8 +126,12 @@ class Exchange:
         """Return whether the response is the caller's; else it is held."""
         now = anyio.current_time()
         upload = self._request.upload
-        repeatable = upload.is_repeatable and bool(self._others(route))
-        step = self._policy.after_response(route, response, repeatable=repeatable)
+        step = self._policy.after_response(
+            route,
+            response,
+            repeatable=upload.is_repeatable,
+            is_last=not self._others(route),
+        )
         if response.status not in self._engine.retry_statuses:
             self._memory.worked(self._origin, route)
         elif agreed := self._policy.agreed(response.status):
@@ -207,9 +214,13 @@ class Exchange:
                 self._unsuitable[name] = reason
         return {name: guest for name, guest in guests.items() if name not in self._unsuitable}
 
+    def _left(self) -> set[str]:
+        """Return the routes that have neither been asked nor failed to connect."""
+        return self._guests.keys() - self._policy.tried.keys() - self._spent
+
     def _others(self, route: str) -> set[str]:
         """Return the routes that could still be asked after this one."""
-        return self._guests.keys() - self._policy.tried.keys() - {route}
+        return self._left() - {route}
 
     async def _next_connection(self, target: Target) -> Entry:
         """Return a place on a connection whose route was not tried, pooled or won.
@@ -218,12 +229,11 @@ class Exchange:
             _NoRouteLeft: there is none.
             Failure: no request could be sent, for another reason.
         """
-        tried = self._policy.tried
-        if tried and not self._guests.keys() - tried.keys():
+        if self._guests and not self._left():
             raise _NoRouteLeft
         ticket = Ticket(
             self._origin,
-            frozenset(tried.keys() | self._unsuitable.keys()),
+            frozenset(self._policy.tried.keys() | self._unsuitable.keys()),
             frozenset(route for route in self._guests if self._policy.is_fresh_only(route)),
         )
         grant = await self._granted(ticket)
@@ -262,42 +272,51 @@ class Exchange:
         return ticket.grant
 
     async def _won(self, target: Target) -> Finisher:
-        """Return the next finisher of the race under way, or of one without the routes that were tried.
+        """Return the next finisher of the race under way, or of one among the routes that are left.
 
         Routes in doubt come last: they race when all others have failed.
+
+        Raises:
+            _NoRouteLeft: nobody connected.
         """
-        error: Exception | None = None
         if self._race is not None:
             with suppress(StopAsyncIteration):
                 return await anext(self._race)
-            await self._leave_race()
-        tried = self._policy.tried.keys()
-        left = [name for name in self._guests if name not in tried]
+            await self._end_race(None)
+            if not self._left():
+                raise _NoRouteLeft
         doubted = self._memory.doubted(self._origin, anyio.current_time())
-        trusted = [name for name in left if name not in doubted]
-        last = [name for name in left if name in doubted]
-        groups = [group for group in (trusted, last) if group]
-        if not self._guests:
-            groups = [[]]  # the race itself says why nobody serves
-        for chosen in groups:
+        while True:
+            left = self._left()
             try:
-                return await self._first_of(target, chosen)
+                return await self._first_of(target, left - doubted or left)
             except (DialError, NoTransports) as exc:
-                await self._leave_race()
-                error = exc
-                self._errors.append(exc)
-        if error is None:
-            raise _NoRouteLeft
-        if not any(isinstance(fate, Fault) for fate in self._policy.tried.values()):
-            self._kind = "ConnectTimeout" if isinstance(error, DialTimeout) else "ConnectError"
-        raise _NoRouteLeft from error
+                await self._end_race(exc)
+            if not self._left():
+                raise _NoRouteLeft
 
-    async def _first_of(self, target: Target, chosen: list[str]) -> Finisher:
-        """Enter a race among these, and return its first finisher."""
+    async def _end_race(self, error: DialError | NoTransports | None) -> None:
+        """Note who did not connect in a race that is over."""
+        race, chosen = self._race, self._chosen
+        await self._leave_race()
+        self._spent |= chosen
+        if error is not None:
+            self._errors.append(error)
+            if not any(isinstance(fate, Fault) for fate in self._policy.tried.values()):
+                self._kind = "ConnectTimeout" if isinstance(error, DialTimeout) else "ConnectError"
+        elif race is not None:
+            self._spent -= {a.transport for a in race.report.attempts if a.outcome == "connected"}
+            self._errors += [
+                connect_error(attempt) for attempt in race.report.attempts if attempt.error
+            ]
+
+    async def _first_of(self, target: Target, chosen: set[str]) -> Finisher:
+        """Enter a race among these, and return its first finisher; without any, the race itself says why."""
+        self._chosen = chosen
         exclude = dict(self._unsuitable)
         for name in self._guests:
-            if name in self._policy.tried:
-                exclude[name] = "this request was tried by it already"
+            if name in self._policy.tried or name in self._spent:
+                exclude[name] = "it was tried for this request already"
             elif name not in chosen:
                 exclude[name] = "it did not do for this origin a moment ago"
         if self._guests or not exclude:

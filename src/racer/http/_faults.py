@@ -18,7 +18,9 @@ from racer.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("BROKEN", "Fault", "RequestFailed", "cause_of", "explain")
+    from racer._report import Attempt
+
+__all__ = ("BROKEN", "Fault", "RequestFailed", "cause_of", "connect_error", "explain")
 
 _E = TypeVar("_E", bound=BaseException)
 
@@ -122,6 +124,18 @@ def cause_of(fault: Fault) -> TransportError:
     else:  # it says more by itself
         error = NetworkError(message, transport=fault.transport)
     error.__cause__ = fault.__cause__
+    return error
+
+
+def connect_error(attempt: Attempt) -> TransportError:
+    """Return why a route could not even be asked, by its name."""
+    error = NetworkError(
+        f"{attempt.transport}: {attempt.cause}",
+        transport=attempt.transport,
+        stage=attempt.stage,
+        error_type=attempt.error_type,
+    )
+    error.__cause__ = attempt.error
     return error
 
 

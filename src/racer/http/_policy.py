@@ -74,19 +74,24 @@ class Fallback:
             return None
         return PATIENCE if read is None else min(PATIENCE, read)
 
-    def after_response(self, route: str, response: Response, *, repeatable: bool) -> Step:
+    def after_response(
+        self, route: str, response: Response, *, repeatable: bool, is_last: bool
+    ) -> Step:
         """Return what to do with a response (H2, H3).
 
         Args:
             route: whose it is.
             response: its head is here.
             repeatable: whether the request's body can be sent again.
+            is_last: whether no other route is left.
         """
         status = response.status
         if not self.idempotent or not repeatable or status not in self.retry_statuses:
             return Step.GIVE
-        if any(other == status for other in self.tried.values()):
+        if self.agreed(status):
             return Step.GIVE  # two routes agree: it is the server's own word
+        if is_last and not self.is_outranked:
+            return Step.GIVE
         self.tried[route] = status
         return Step.HOLD
 
@@ -113,13 +118,13 @@ class Fallback:
 
     def after_last(self) -> Step:
         """Return what to do when no route is left: a held response, or the error."""
-        if self.held is None:
-            return Step.RAISE
-        timed_out = self.tried.get(self.last_good) if self.last_good is not None else None
-        if timed_out is not None and not isinstance(timed_out, int) and timed_out.is_timeout:
-            # The route that is known to work was only slow; what a broken one said is no answer (H4).
-            return Step.RAISE
-        return Step.GIVE_HELD
+        return Step.RAISE if self.held is None or self.is_outranked else Step.GIVE_HELD
+
+    @property
+    def is_outranked(self) -> bool:
+        """Whether the route that last worked was only slow: what a broken one says then is no answer (H4)."""
+        fate = None if self.last_good is None else self.tried.get(self.last_good)
+        return fate is not None and not isinstance(fate, int) and fate.is_timeout
 
     def agreed(self, status: int) -> list[str]:
         """Return the routes that gave that status."""
