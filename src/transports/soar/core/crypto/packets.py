@@ -33,9 +33,10 @@ ANSWER_OVERHEAD: Final = 18
 NUMBER_WINDOW: Final = 8192
 """Packet numbers that can be outstanding at once (SPEC 8.7)."""
 
-_TO_SERVER: Final = bytes(4)
-_TO_CLIENT: Final = b"\x01" + bytes(3)
-_ZONE_OCTETS: Final = tuple(bytes([index]) for index in range(256))
+# A nonce is one integer of 12 octets: direction 1, zeros 3, number 8 (SPEC 8.1). From the client the direction is 0.
+_NONCE_SIZE: Final = 12
+_TO_CLIENT: Final = 1 << 88
+_OCTETS: Final = tuple(bytes([value]) for value in range(256))
 _BACKLOGS: Final = tuple(octet if octet < 128 else 128 + 16 * (octet - 128) for octet in range(256))
 _HELD_UNIT: Final = 0.008
 _HELD: Final = tuple(octet * _HELD_UNIT for octet in range(256))
@@ -183,11 +184,11 @@ class ClientSeals:
             raise LocalProtocolError(msg)
         self.next_number = number + 1
         path, size_class, may_park = info
-        header = bytes((kind << 6 | form << 4,)) + self._sid + (number & 0xFFFF).to_bytes(2)
+        header = _OCTETS[kind << 6 | form << 4] + self._sid + (number & 0xFFFF).to_bytes(2)
         sealed = cipher.encrypt(
-            _TO_SERVER + number.to_bytes(8),
-            bytes((path << 4 | size_class << 2 | may_park << 1,)) + frames.ljust(room, b"\0"),
-            header + _ZONE_OCTETS[zone_index],
+            number.to_bytes(_NONCE_SIZE),
+            _OCTETS[path << 4 | size_class << 2 | may_park << 1] + frames.ljust(room, b"\0"),
+            header + _OCTETS[zone_index],
         )
         mask = int.from_bytes(self._header_key.mask(sealed[-16:]))
         return (int.from_bytes(header) ^ mask).to_bytes(HEADER_SIZE) + sealed
@@ -202,7 +203,7 @@ class ClientSeals:
             msg = "an answer cannot be opened before msg2 has come"
             raise LocalProtocolError(msg)
         try:
-            plain = self._open.decrypt(_TO_CLIENT + number.to_bytes(8), payload, None)
+            plain = self._open.decrypt((_TO_CLIENT | number).to_bytes(_NONCE_SIZE), payload, None)
         except InvalidTag:
             return None
         if len(plain) < 2:
@@ -260,9 +261,9 @@ class ServerSeals:
             return None
         try:
             plain = cipher.decrypt(
-                _TO_SERVER + number.to_bytes(8),
+                number.to_bytes(_NONCE_SIZE),
                 packet[HEADER_SIZE:],
-                header.octets + _ZONE_OCTETS[zone_index],
+                header.octets + _OCTETS[zone_index],
             )
         except InvalidTag:
             return None
@@ -287,13 +288,9 @@ class ServerSeals:
             msg = "an answer cannot be sealed before the handshake's"
             raise LocalProtocolError(msg)
         self._numbers.use(number)
-        octets = bytes(
-            (
-                backlog if backlog < 128 else min(255, 128 + (backlog - 128 >> 4)),
-                min(255, int(held / _HELD_UNIT)),
-            )
-        )
-        return self._seal.encrypt(_TO_CLIENT + number.to_bytes(8), octets + frames, None)
+        waiting = backlog if backlog < 128 else min(255, 128 + (backlog - 128 >> 4))
+        plain = _OCTETS[waiting] + _OCTETS[min(255, int(held / _HELD_UNIT))] + frames
+        return self._seal.encrypt((_TO_CLIENT | number).to_bytes(_NONCE_SIZE), plain, None)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a copy would seal the same number again."""
