@@ -24,6 +24,7 @@ from transports.soar.core.crypto import (
     SizeClass,
     read_header,
 )
+from transports.soar.core.crypto.noise import Split
 from transports.soar.core.crypto.packets import NUMBER_WINDOW, SessionKeys
 
 HEADER_KEY = SERVER_KEY.public.header_key
@@ -255,6 +256,15 @@ def test_garbage_is_no_answer_and_no_packet(garbage: bytes) -> None:
     assert server.open_packet(Header(Kind.DATA, 0, SID, 0, bytes(7)), garbage, 0) is None
 
 
+def test_a_packet_without_its_octet_of_info_is_none() -> None:
+    client, server = ends()
+    assert client._seal is not None
+    header = Header(Kind.DATA, 0, SID, 0, bytes(7))
+    for size in range(2):
+        packet = bytes(7) + client._seal.encrypt(bytes(12), bytes(size), bytes(8))
+        assert (server.open_packet(header, packet, 0) is not None) == (size == 1)
+
+
 def test_answers_wait_for_the_handshake() -> None:
     client, server = ends(established=False)
     with pytest.raises(LocalProtocolError, match="before msg2"):
@@ -274,7 +284,7 @@ def test_keys_are_given_once() -> None:
 
 def test_what_seals_is_not_copied() -> None:
     client, server = pair()
-    for value in (client.seals, server.seals, keys()):
+    for value in (client.seals, server.seals, keys(), Split(b"", b"", b"")):
         for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="not copied"):
                 duplicate(value)
