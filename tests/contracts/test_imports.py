@@ -76,7 +76,7 @@ def test_what_is_imported_is_declared() -> None:
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
     imported = set[str]().union(*map(outside_packages, sources))
     # Both spread over many distributions, of which the SDK brings the API.
-    names = {"dns": "dnspython", "opentelemetry": "opentelemetry-sdk"}
+    names = {"dns": "dnspython", "opentelemetry": "opentelemetry-sdk", "yaml": "pyyaml"}
     assert {"anyio", "opentelemetry"} <= imported
     assert {names.get(name, name) for name in imported} - declared() - BROUGHT_ALONG == set()
 
