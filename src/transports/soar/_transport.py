@@ -1,0 +1,245 @@
+"""The guest: a tunnel through whatever recursive resolver the network has, the last resort of a race."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from anyio.abc import SocketAttribute
+from anyio.to_thread import run_sync
+
+from racer.abc import Traits, Transport, TransportStatus, check_seconds
+from racer.errors import ConfigError, TransportError
+from transports.soar._clocks import SystemClocks
+from transports.soar._engine import Engine
+from transports.soar._ways import checked_resolvers, make_ways, system_resolvers
+from transports.soar.core.client.settings import ClientSettings
+from transports.soar.core.crypto.grants import Grant
+from transports.soar.core.crypto.keys import PublicKey
+from transports.soar.core.dns.zone import Zone
+from transports.soar.core.streams.targets import Target as CoreTarget
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping, Sequence
+
+    from anyio.abc import ByteStream
+
+    from racer.abc import DialTCP, DialUDP, Host, MakeContext, Progress, Target
+    from transports._net.resolver_urls import ResolverURL
+    from transports.soar._clocks import Clocks
+
+__all__ = ("Soar", "make")
+
+_OPTIONS: Final = (
+    "credential",
+    "domain",
+    "max_stale",
+    "resolvers",
+    "server_key",
+    "session_idle",
+    "warm",
+)
+START_DELAY: Final = 8.0
+ATTEMPT_TIMEOUT: Final = 60.0
+
+
+class Soar(Transport):
+    """Byte streams inside DNS questions and answers, to a Soar server that connects to the target.
+
+    Works where nothing but DNS does, and costs many times what a direct connection does. The resolver and whoever watches
+    see the zone and how much is asked, not what for; the server sees targets, and what is not encrypted end to end
+    (docs/soar-spec.md 20, 21). A target's name is looked up by the server.
+
+    Sessions are kept between dials: many streams share one, the server forgets what was silent for two minutes, and this
+    side retires a session before that. A session that the server has lost is replaced within the dial where that is safe.
+
+    With TLS to the target, `connect` returns before the server is connected to it, so that the handshake loses no round
+    trip; what then goes wrong shows in the TLS stage. Without, it waits.
+
+    Args:
+        domain: the server's zone, such as `t.example.com`, or up to 8 of them.
+        server_key: what the server's operator gives out, `soar1…`.
+        resolvers: to ask, best first: `udp://host[:53]`, `tcp://host[:53]`, `tls://host[:853]`,
+            `https://host/dns-query`, or `system` for this machine's own. Up to 16.
+        credential: the grant that the server demands, `soargrant1…`; in no `repr`.
+        session_idle: seconds without an answer after which a session is not used again; must be below what the server
+            keeps, and is lowered to it once known.
+        warm: whether one session is kept ready from the first dial on.
+        max_stale: seconds for which a warm session counts that could not be confirmed anew.
+        resolver_tls: the context for `tls://` and `https://` resolvers; `None` for the system's trust.
+        dial_tcp: makes connections to resolvers in place of our own sockets.
+        dial_udp: makes sockets for datagrams in place of our own.
+        name: of the transport.
+        clocks: tell the time; for tests.
+
+    Raises:
+        ConfigError: an option that cannot be; says which, and why.
+    """
+
+    traits = Traits(start_delay=START_DELAY, attempt_timeout=ATTEMPT_TIMEOUT)
+
+    def __init__(
+        self,
+        *,
+        domain: str | Sequence[str],
+        server_key: str | PublicKey,
+        resolvers: Sequence[str] = ("system",),
+        credential: str | Grant | None = None,
+        session_idle: float = 90.0,
+        warm: bool = False,
+        max_stale: float = 300.0,
+        resolver_tls: ssl.SSLContext | None = None,
+        dial_tcp: DialTCP | None = None,
+        dial_udp: DialUDP | None = None,
+        name: str = "soar",
+        clocks: Clocks | None = None,
+    ) -> None:
+        """Check the options; no IO."""
+        self.name = name
+        check_seconds(session_idle, "session_idle")
+        check_seconds(max_stale, "max_stale")
+        if not isinstance(warm, bool):
+            msg = f"warm must be True or False, not {type(warm).__name__}"
+            raise ConfigError(msg)
+        self._resolvers = checked_resolvers(resolvers)
+        self._settings = ClientSettings(
+            public_key=server_key if isinstance(server_key, PublicKey) else _key(server_key),
+            zones=tuple(Zone.parse(text) for text in _texts(domain)),
+            grant=_grant(credential),
+            session_idle=float(session_idle),
+            keep_warm=warm,
+            max_stale=float(max_stale),
+        )
+        self._tls = resolver_tls
+        self._dial_tcp = dial_tcp
+        self._dial_udp = dial_udp
+        self._clocks = clocks or SystemClocks()
+        self._engine: Engine | None = None
+        self._is_closed = False
+
+    def serves(self, target: Target) -> str | None:
+        """Return why no tunnel leads to `target`: nothing but a scoped address is refused."""
+        try:
+            CoreTarget.of(target.host, target.port)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, it says why
+            return str(exc)
+        return None
+
+    async def start(self, host: Host) -> None:
+        """Find the resolvers, and start what carries questions; nothing is sent before the first dial."""
+        resolvers: list[ResolverURL] = []
+        for each in self._resolvers:
+            resolvers.extend([each] if each is not None else await run_sync(system_resolvers))
+        ways = make_ways(
+            list(dict.fromkeys(resolvers)),
+            zones=len(self._settings.zones),
+            tls=self._tls,
+            dial_tcp=self._dial_tcp,
+            dial_udp=self._dial_udp,
+        )
+        engine = Engine(self.name, self._settings, ways, clocks=self._clocks)
+        engine.start(host)
+        self._engine = engine
+        self._is_closed = False
+
+    async def connect(self, target: Target, progress: Progress) -> ByteStream:
+        """Return a stream to `target`; the caller closes it. Cancelling gives the dial up and keeps the session.
+
+        Raises:
+            TargetRefused: the server may not or could not reach the target.
+            SessionLost, SessionEnded, TunnelSilent: the session came to an end, and another was not in order.
+            CredentialRejected: the server demands another grant.
+            TransportError: it was closed, or has no room.
+        """
+        engine = self._engine
+        if engine is None or self._is_closed:
+            msg = f"transport {self.name!r} was closed"
+            raise TransportError(msg)
+        return await engine.open(
+            CoreTarget.of(target.host, target.port),
+            progress,
+            wait=not target.tls,
+            attributes=_attributes(target),
+        )
+
+    def update_credential(self, credential: object) -> None:
+        """Show another grant from now on, or none; older sessions take no new stream.
+
+        Raises:
+            ConfigError: it is no grant.
+        """
+        grant = _grant(credential)
+        if self._engine is not None:
+            self._engine.update_credential(grant)
+        else:
+            self._settings = ClientSettings(
+                public_key=self._settings.public_key,
+                zones=self._settings.zones,
+                grant=grant,
+                session_idle=self._settings.session_idle,
+                keep_warm=self._settings.keep_warm,
+                max_stale=self._settings.max_stale,
+            )
+
+    def status(self) -> TransportStatus:
+        """Return sessions and paths as they are now."""
+        if self._engine is None:
+            return TransportStatus(health="not started")
+        return self._engine.status()
+
+    async def aclose(self) -> None:
+        """End all sessions, and tell the server as far as one datagram does."""
+        self._is_closed = True
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def __repr__(self) -> str:
+        """Return what is no secret."""
+        zones = [zone.text for zone in self._settings.zones]
+        return f"Soar(domain={zones!r}, name={self.name!r})"
+
+
+def make(context: MakeContext) -> Soar:
+    """Return a `Soar` from a configuration's options: those of the class but hooks, contexts and clocks, which are code.
+
+    Raises:
+        ConfigError: an option is unknown, missing or wrong.
+    """
+    context.refuse_unknown(*_OPTIONS)
+    for needed in ("domain", "server_key"):
+        if needed not in context.options:
+            msg = f"{needed}: missing"
+            raise ConfigError(msg)
+    return Soar(name=context.name, **context.options)
+
+
+def _attributes(target: Target) -> Mapping[Any, Callable[[], Any]]:
+    return {
+        SocketAttribute.remote_address: lambda: (target.host, target.port),
+        SocketAttribute.remote_port: lambda: target.port,
+    }
+
+
+def _key(text: object) -> PublicKey:
+    if not isinstance(text, str):
+        msg = f"server_key must be a text that begins with soar1, not {type(text).__name__}"
+        raise ConfigError(msg)
+    return PublicKey.parse(text)
+
+
+def _grant(credential: object) -> Grant | None:
+    if credential is None or isinstance(credential, Grant):
+        return credential
+    if not isinstance(credential, str):
+        msg = f"credential must be a text that begins with soargrant1, not {type(credential).__name__}"
+        raise ConfigError(msg)
+    return Grant.parse(credential)
+
+
+def _texts(domain: object) -> list[str]:
+    texts = [domain] if isinstance(domain, str) else domain
+    if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
+        msg = "domain must be the name of a zone, or a list of them"
+        raise ConfigError(msg)
+    return list(texts)

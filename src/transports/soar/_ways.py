@@ -1,0 +1,137 @@
+"""Carriers from options: which resolvers are asked, and over what."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from racer.abc import Progress
+from racer.errors import ConfigError, ErrorType, NetworkError
+from transports._net.connector import Connector
+from transports._net.drive import close_by_force
+from transports._net.resolve import SystemResolver
+from transports._net.resolver_urls import ResolverURL, Scheme
+from transports._net.tls import ClientContext, wrap_tls
+from transports.soar._engine import Way
+from transports.soar.carriers.https import ALPN, HTTPSCarrier
+from transports.soar.carriers.streams import StreamCarrier
+from transports.soar.carriers.udp import UDPCarrier
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Sequence
+
+    from anyio.abc import ByteStream
+
+    from racer.abc import DialTCP, DialUDP
+
+__all__ = ("MAX_RESOLVERS", "SYSTEM", "checked_resolvers", "make_ways", "system_resolvers")
+
+MAX_RESOLVERS: Final = 16
+"""Paths have numbers of four bits (SPEC 8.2)."""
+SYSTEM: Final = "system"
+_MAX_SYSTEM: Final = 3  # as many as the C library asks
+
+
+def checked_resolvers(given: object) -> tuple[ResolverURL | None, ...]:
+    """Return the resolvers that an option names; `None` stands for the system's, which are found when needed.
+
+    Raises:
+        ConfigError: says which of them cannot be, and why.
+    """
+    if not isinstance(given, list | tuple) or not 1 <= len(given) <= MAX_RESOLVERS:
+        msg = f"resolvers must be a list of 1 to {MAX_RESOLVERS} URLs such as udp://192.0.2.53, or 'system'"
+        raise ConfigError(msg)
+    found: list[ResolverURL | None] = []
+    for index, text in enumerate(given):
+        option = f"resolvers[{index}]"
+        if not isinstance(text, str):
+            msg = f"{option} must be a text, not {type(text).__name__}"
+            raise ConfigError(msg)
+        resolver = None if text == SYSTEM else ResolverURL.parse(text, option=option)
+        if resolver in found:
+            msg = f"{option}: stands in the list already"
+            raise ConfigError(msg)
+        found.append(resolver)
+    return tuple(found)
+
+
+def system_resolvers() -> tuple[ResolverURL, ...]:
+    """Return the resolvers that this machine asks; reads the system's settings.
+
+    Raises:
+        NetworkError: it has none.
+    """
+    import dns.exception  # noqa: PLC0415 - a tenth of a second, for those who need it
+    import dns.resolver  # noqa: PLC0415
+
+    try:
+        servers = dns.resolver.Resolver(configure=True).nameservers[:_MAX_SYSTEM]
+    except dns.exception.DNSException as exc:
+        msg = f"this machine's resolvers could not be found: {exc}"
+        raise NetworkError(msg, error_type=ErrorType.DNS_FAILURE) from exc
+    urls = [
+        ResolverURL.parse(f"udp://[{server}]" if ":" in server else f"udp://{server}")
+        for server in servers
+        if isinstance(server, str)
+    ]
+    if not urls:
+        msg = "this machine has no resolver"
+        raise NetworkError(msg, error_type=ErrorType.DNS_FAILURE)
+    return tuple(dict.fromkeys(urls))
+
+
+def make_ways(
+    resolvers: Sequence[ResolverURL],
+    *,
+    zones: int,
+    tls: ssl.SSLContext | None,
+    dial_tcp: DialTCP | None,
+    dial_udp: DialUDP | None,
+) -> list[Way]:
+    """Return a way for each resolver and zone, as many as there can be paths; no IO.
+
+    Args:
+        resolvers: to ask, best first.
+        zones: how many the server has.
+        tls: the context for those that are encrypted; `None` for the system's trust.
+        dial_tcp: makes connections in place of our own sockets.
+        dial_udp: likewise, for datagrams.
+    """
+    connector = Connector(SystemResolver(), dial_tcp=dial_tcp, dial_udp=dial_udp)
+    ways = [_way(resolver, zone, connector, tls) for zone in range(zones) for resolver in resolvers]
+    return ways[:MAX_RESOLVERS]
+
+
+def _way(resolver: ResolverURL, zone: int, connector: Connector, tls: ssl.SSLContext | None) -> Way:
+    host, port = resolver.server.host, resolver.server.port
+    label = str(resolver)
+    match resolver.scheme:
+        case Scheme.UDP:
+            datagrams = partial(connector.open_datagrams, host, port)
+            return Way(UDPCarrier(datagrams), zone, datagram=True, label=label)
+        case Scheme.TCP:
+            opens = partial(_open, connector, resolver, None)
+            return Way(StreamCarrier(opens), zone, datagram=False, label=label)
+        case Scheme.TLS:
+            opens = partial(_open, connector, resolver, ClientContext(tls))
+            return Way(StreamCarrier(opens), zone, datagram=False, label=label)
+        case Scheme.HTTPS:
+            opens = partial(_open, connector, resolver, ClientContext(tls, alpn=ALPN))
+            carrier = HTTPSCarrier(opens, authority=resolver.authority, path=resolver.path)
+            return Way(carrier, zone, datagram=False, label=label)
+
+
+async def _open(
+    connector: Connector, resolver: ResolverURL, tls: ClientContext | None
+) -> ByteStream:
+    """Return a stream to the resolver, under TLS that names it where that is wanted; the caller closes it."""
+    server = resolver.server
+    stream = await connector.connect(server.host, server.port, Progress())
+    if tls is None:
+        return stream
+    try:
+        return await wrap_tls(stream, await tls.get(), server_hostname=server.server_hostname)
+    except BaseException:
+        await close_by_force(stream)
+        raise
