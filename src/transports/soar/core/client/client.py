@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from racer.errors import LocalProtocolError, RemoteProtocolError
 from transports.soar.core.client.dial import Dial, DialState
@@ -31,9 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ("Client", "ClientStatus", "PathStatus", "SessionStatus")
 
-_OTHERS_LATELY_S = (
+_OTHERS_LATELY_S: Final = (
     10.0  # how new another path's answer must be for a silent path to be the only silent one
 )
+
+
+# A driver's arithmetic may lose the last bits of a time. One that then came too early would come again and again.
+_LATE_S: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +291,8 @@ class Client:
             if session.is_blocked:
                 due.extend(path.room_at(now.awake) for path in self._paths.values())
         due.append(self._warm.deadline(now))
-        return min((at for at in due if at is not None), default=None)
+        first = min((at for at in due if at is not None), default=None)
+        return None if first is None else first + _LATE_S
 
     def handle_timeout(self, now: Instant) -> None:
         """Do what time brings."""

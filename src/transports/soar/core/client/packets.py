@@ -60,6 +60,7 @@ class Packets:
     __slots__ = (
         "_dice",
         "_kind",
+        "_news",
         "_owner",
         "_paths",
         "_seals",
@@ -93,6 +94,9 @@ class Packets:
         self._seals: ClientSeals | None = None
         self._kind = Kind.EARLY
         self._told_at = 0
+        self._news = (
+            -1
+        )  # the highest number whose answer brought what the server keeps until it is settled
         self._unsent: set[int] = set()
         self.first: FirstMessage | None = None
         self.first_sent: dict[int, float] = {}
@@ -157,7 +161,7 @@ class Packets:
         elif (
             self.polls.lingers(now.awake)
             and not self.outstanding
-            and self.numbers.floor > self.numbers.confirmed
+            and self.numbers.confirmed <= self._news
             and self._ask_once(now, may_park=False)
         ):
             self.polls.lingered()  # all that is left to say is what the server may forget
@@ -336,9 +340,11 @@ class Packets:
 
     # --- their fate -------------------------------------------------------------------------
 
-    def answered(self, question: Question) -> None:
+    def answered(self, question: Question, *, has_frames: bool) -> None:
         """Take `question` as answered, by an authentic answer; its fate is still what it was before."""
         self._landed(question)
+        if has_frames and question.number > self._news:
+            self._news = question.number
         numbers = self.numbers
         numbers.settle(question.number)
         if question.floor >= 0 or question.reports:

@@ -234,7 +234,9 @@ class Session:
             return RETIRED
         number = self.table.open(header)
         self.packets.watch(number)
-        self.packets.polls.moved(now.awake)  # what the target sends first is to find questions waiting
+        self.packets.polls.moved(
+            now.awake
+        )  # what the target sends first is to find questions waiting
         self._settle(now)
         return number
 
@@ -320,7 +322,7 @@ class Session:
         frames, broken = _read_frames(opened.frames)
         has_octets = any(type(frame) is StreamData for frame in frames)
         if not self.is_final:
-            packets.answered(question)
+            packets.answered(question, has_frames=bool(frames))
         path.answered(
             question,
             octets=octets,

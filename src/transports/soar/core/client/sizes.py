@@ -22,13 +22,23 @@ class Ladder:
         steps: what may be used, smallest first.
     """
 
-    __slots__ = ("_at", "_ban_s", "_banned_until", "_losses", "_passed", "_trial", "steps")
+    __slots__ = (
+        "_at",
+        "_ban_s",
+        "_banned_until",
+        "_losing",
+        "_losses",
+        "_passed",
+        "_trial",
+        "steps",
+    )
 
     def __init__(self, steps: tuple[int, ...]) -> None:
         self.steps = steps
         self._at = 0
         self._trial = False
         self._losses: list[float] = []
+        self._losing = steps[0]  # the size that they are of
         self._ban_s = _FIRST_BAN_S
         self._banned_until = 0.0
         self._passed: dict[
@@ -55,11 +65,11 @@ class Ladder:
         """Take an authentic answer to a question of `size`."""
         self._passed[size] = max(sent_at, self._passed.get(size, sent_at))
         current = self.steps[self._at]
-        if size >= current:
+        if size >= self._losing:
             self._losses.clear()
-            if size > current:
-                self._at = self.steps.index(size)
-                self._trial = False
+        if size > current:
+            self._at = self.steps.index(size)
+            self._trial = False
 
     def told_nothing(self, size: int) -> None:
         """Take an authentic answer to a trial of `size` that turned out no larger than smaller ones may be."""
@@ -77,7 +87,9 @@ class Ladder:
             at >= sent_at for smaller, at in passed.items() if smaller < size
         ):
             return
-        self._losses = [at for at in self._losses if at > now - _LOSSES_WITHIN_S]
+        kept = self._losses if size == self._losing else []
+        self._losing = size
+        self._losses = [at for at in kept if at > now - _LOSSES_WITHIN_S]
         self._losses.append(now)
         if len(self._losses) >= _LOSSES:
             self._lower(size, now)

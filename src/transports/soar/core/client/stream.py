@@ -63,9 +63,8 @@ class ClientStream:
 
     # --- the program's side -----------------------------------------------------------------
 
-    @property
     def room(self) -> int:
-        """How many octets `write` takes now. After 0, `StreamWritable` or `DialOpened` says when there is room."""
+        """Return how many octets `write` takes now. After 0, `StreamWritable` or `DialOpened` says when there is room."""
         session = self._session
         if session is None or self._finished:
             return 0
@@ -74,7 +73,7 @@ class ClientStream:
         return session.table.room(self._number)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Take octets to send, at most `room`.
+        """Take octets to send, at most `room()`.
 
         Raises:
             LocalProtocolError: more than there is room for, or after `finish()`.
@@ -114,9 +113,8 @@ class ClientStream:
         """Return the next octets, at most `most`; `b""` if there are none now."""
         return b"" if self._table is None else self._table.read(self._number, most)
 
-    @property
     def at_end(self) -> bool:
-        """Whether all was read and the target has ended its direction."""
+        """Return whether all was read and the target has ended its direction."""
         return self._table is not None and self._table.at_end(self._number)
 
     # --- the client's side ------------------------------------------------------------------
