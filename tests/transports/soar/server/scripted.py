@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from transports.soar.core.crypto import (
     FirstMessage,
@@ -25,16 +25,26 @@ from transports.soar.core.dns.messages import QType, Rcode
 from transports.soar.core.dns.questions import build_question
 from transports.soar.core.dns.zone import Zone, Zones
 from transports.soar.core.instants import Instant
+from transports.soar.core.server.events import StreamOpened
 from transports.soar.core.server.server import Server
 from transports.soar.core.server.settings import ServerSettings
 from transports.soar.core.server.source import Source
-from transports.soar.core.streams.frames import decode, encode_frame
+from transports.soar.core.streams.frames import (
+    Challenge,
+    Response,
+    StreamData,
+    decode,
+    encode_frame,
+)
 from transports.soar.core.streams.targets import Target
 
 if TYPE_CHECKING:
     from transports.soar.core.crypto import Grant, Notice
     from transports.soar.core.server.events import ServerEvent
+    from transports.soar.core.server.server_stream import ServerStream
     from transports.soar.core.streams.frames import Frame
+
+E = TypeVar("E", bound="ServerEvent")
 
 WALL = 1_800_000_000.0
 ZONE = Zone.parse("t.example.com")
@@ -62,11 +72,11 @@ class Desk:
     """A server, its clock, and what it has said."""
 
     def __init__(
-        self, *, uptime: float = SETTLED, zones: Zones | None = None, **settings: object
+        self, *, uptime: float = SETTLED, zones: Zones | None = None, **settings: Any
     ) -> None:
         zones = zones or Zones((ZONE,))
         authority = Authority(zones, {"ns.example.org": [IPv4Address("192.0.2.1")]})
-        self.settings = ServerSettings(key=KEY, zones=zones, authority=authority, **settings)  # type: ignore[arg-type]
+        self.settings = ServerSettings(key=KEY, zones=zones, authority=authority, **settings)
         self.time = 0.0
         self.dice = Dice()
         self.server = Server(self.settings, entropy=self.dice, now=self.now)
@@ -112,9 +122,14 @@ class Desk:
         """Let so much time pass."""
         return self.run(self.time + seconds)
 
-    def of(self, kind: type[ServerEvent]) -> list[ServerEvent]:
+    def of(self, kind: type[E]) -> list[E]:
         """Return the events of one kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def streams(self) -> list[ServerStream]:
+        """All streams that were opened so far."""
+        return [event.stream for event in self.of(StreamOpened)]
 
 
 class Asked(NamedTuple):
@@ -254,9 +269,24 @@ class Script:
             return None
         return read_notice(answer.notice, KEY.status_key(self.sid), asked.name)
 
-    def exchange(self, *frames: Frame, **options: object) -> Said:
+    def open_stream(
+        self, number: int = 0, target: Target = TARGET, data: bytes = b""
+    ) -> ServerStream:
+        """Open a stream, connected at once, and return the server's end of it."""
+        self.exchange(StreamData(number, 0, target.to_wire() + data, False), name_class=4)
+        stream = self.desk.streams[-1]
+        stream.opened()
+        return stream
+
+    def prove(self) -> None:
+        """Send back the token of a CHALLENGE."""
+        said = self.exchange()
+        (challenge,) = (frame for frame in said.frames if isinstance(frame, Challenge))
+        self.exchange(Response(challenge.token))
+
+    def exchange(self, *frames: Frame, **options: Any) -> Said:
         """Send frames, and return what the immediate answer says."""
-        asked = self.packet(*frames, **options)  # type: ignore[arg-type]
+        asked = self.packet(*frames, **options)
         (message,) = self.desk.ask(asked.message)
         said = self.open(asked, message)
         assert said is not None

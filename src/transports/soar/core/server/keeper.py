@@ -206,7 +206,8 @@ class Keeper:
             for sid in ready:
                 session = self.table.get(sid)
                 if session is not None:
-                    session.pump(now)
+                    if session.parking:
+                        session.pump(now)
                     self.account(session)
 
     def notice(self, sid: bytes, now: Instant) -> Notice:

@@ -26,13 +26,14 @@ _MEDIUM: Final = 1_232
 def room_for(question: Question, size_class: int) -> int:
     """Return how many octets an answer to `question` can carry, the packet being of that size class."""
     copy = question.copy
+    announced = copy.edns_size
     if size_class == SizeClass.EDNS:
-        limit = min(copy.edns_size or MIN_EDNS_OCTETS, MAX_ANSWER)
+        limit = min(announced or MIN_EDNS_OCTETS, MAX_ANSWER)
     else:
         limit = _MEDIUM if size_class == SizeClass.OCTETS_1232 else _SMALL
-        if not question.source.tcp:
-            limit = min(limit, copy.edns_size or MIN_EDNS_OCTETS)
-    return room(question.form, len(copy.question), limit, edns=copy.edns_size is not None)
+        if limit > (announced or MIN_EDNS_OCTETS) and not question.source.tcp:
+            limit = announced or MIN_EDNS_OCTETS
+    return room(question.form, len(copy.question), limit, edns=announced is not None)
 
 
 class Replies:

@@ -106,9 +106,7 @@ class Server:
             self._receive_stray(arrival, now)
             return
         session.receive(arrival, now)
-        self._keeper.account(session)
-        if session.parking:
-            self._keeper.wake(session.sid)
+        self._keeper.wake(session.sid)
 
     def messages_to_send(self, now: Instant) -> list[tuple[Source, bytes]]:
         """Return the messages that are to be sent now, in order, and forget them."""

@@ -189,33 +189,32 @@ class Session:
         try:
             frames = decode(payload, from_client=True)
             for frame in frames:
-                code = self._execute_frame(frame, number, now)
-                if code is not None:
-                    return code
-                if type(frame) not in _QUIET:
+                if type(frame) is Floor:  # nearly every packet has one, and little else
+                    self._raise_floor(number - frame.delta, now)
+                elif self._execute_frame(frame, number, now):
                     self.parking.note_traffic(path, now)
+                elif type(frame) is End:
+                    return EndCode.CLOSED
         except ProtocolError:
             return EndCode.PROTOCOL
         if frames:
             self.has_executed = True
         return self.streams.settle(now)
 
-    def _execute_frame(self, frame: Frame, number: int, now: Instant) -> EndCode | None:
+    def _execute_frame(self, frame: Frame, number: int, now: Instant) -> bool:
+        """Do what any frame but FLOOR and END says; return whether it is about streams."""
         match frame:
-            case Floor(delta):
-                self._raise_floor(number - delta, now)
             case Lost(deltas):
                 for delta in deltas:
                     self._lose(number, number - delta, now)
             case Response(token):
                 self._receipts.receive(token)
-            case Ping():
+            case Ping() | End():
                 pass
-            case End():
-                return EndCode.CLOSED
             case _:
                 self.streams.table.receive(frame)
-        return None
+                return True
+        return False
 
     def _raise_floor(self, floor: int, now: Instant) -> None:
         """Forget what the client has settled (SPEC 9.2)."""
@@ -256,9 +255,10 @@ class Session:
     ) -> None:
         """Answer a copy, or park it."""
         replies = self._owner.replies
-        if not question.fits_form or record.state is RecordState.DEAD:
+        state = record.state
+        if not question.fits_form or state is RecordState.DEAD:
             replies.empty(question)
-        elif record.state is RecordState.ANSWERED:
+        elif state is RecordState.ANSWERED:
             self._repeat(record, question, info)
         elif (park := self.parking.get(number)) is not None:
             if self.parking.repeat(park, question, now):
@@ -398,6 +398,3 @@ class Session:
                 return
             self._owner.deadlines.cancel(park.alarm)
         park.alarm = self._owner.deadlines.set(park.until, lambda now: self._release(park, now))
-
-
-_QUIET: Final = frozenset({Floor, Lost, Response, Ping})  # what polls carry too

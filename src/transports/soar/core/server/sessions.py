@@ -12,15 +12,15 @@ __all__ = ("SessionTable", "Tabled")
 
 
 class Tabled(Protocol):
-    """What the table knows of a session.
+    """What the table knows of a session."""
 
-    Attributes:
-        sid: its name on the wire.
-        prefix: where its first message came from.
-    """
+    @property
+    def sid(self) -> bytes:
+        """Its name on the wire."""
 
-    sid: bytes
-    prefix: bytes
+    @property
+    def prefix(self) -> bytes:
+        """Where its first message came from."""
 
 
 S = TypeVar("S", bound=Tabled)
