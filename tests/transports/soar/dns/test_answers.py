@@ -1,4 +1,4 @@
-"""What a server sends and what it weighs; how a client reads it is in test_answers_read.py."""
+"""What a server sends and what it weighs; how a client reads it is in test_reading.py."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from transports.soar.core.dns.messages import (
     MAX_POINTERS,
     MalformedMessage,
     read_labels,
+    skip_labels,
     skip_name,
     wire_name,
 )
@@ -36,7 +37,7 @@ def test_a_name_is_read_as_spelled_and_stepped_over() -> None:
     message = b"head" + NAME + b"tail"
     assert read_labels(message, 4) == [b"www", b"Example", b"com"]
     assert skip_name(message, 4) == 4 + len(NAME)
-    assert skip_name(message, 4, pointers=False) == 4 + len(NAME)
+    assert skip_labels(message, 4) == 4 + len(NAME)
     assert read_labels(b"\0", 0) == []
     assert skip_name(b"\0", 0) == 1
 
@@ -75,7 +76,7 @@ def test_a_name_is_of_255_octets_at_most_however_it_is_written() -> None:
     assert skip_name(LONGEST, 0) == 255
     assert b"".join(read_labels(LONGEST, 0)) == b"a" * 250
     too_long = b"\x3f" + b"a" * 63 + LONGEST
-    for read in (read_labels, skip_name):
+    for read in (read_labels, skip_labels, skip_name):
         with pytest.raises(MalformedMessage, match="255"):
             read(too_long, 0)
     compressed = LONGEST + b"\x01b" + pointer(0)
@@ -92,7 +93,7 @@ def test_a_name_is_of_255_octets_at_most_however_it_is_written() -> None:
 @pytest.mark.parametrize("kind", [0x40, 0x7F, 0x80, 0xBF])
 def test_labels_of_unknown_kinds_are_refused(kind: int) -> None:
     message = b"\x01a" + bytes((kind,)) + bytes(80)
-    for read in (read_labels, skip_name):
+    for read in (read_labels, skip_labels, skip_name):
         with pytest.raises(MalformedMessage, match=f"{kind:#x}"):
             read(message, 0)
 
@@ -101,14 +102,14 @@ def test_a_pointer_is_refused_where_there_may_be_none() -> None:
     message = NAME + b"\x01a" + pointer(0)
     assert skip_name(message, len(NAME)) == len(message)
     with pytest.raises(MalformedMessage, match="begins with 0xc0"):
-        skip_name(message, len(NAME), pointers=False)
+        skip_labels(message, len(NAME))
 
 
 @pytest.mark.parametrize("end", range(len(NAME) + 4))
 def test_a_name_cut_short_is_refused(end: int) -> None:
     message = (NAME + b"\x01a" + pointer(4))[:end]
     at = 0 if end < len(NAME) else len(NAME)
-    for read in (read_labels, skip_name):
+    for read in (read_labels, skip_labels, skip_name):
         with pytest.raises(MalformedMessage, match="octet"):
             read(message, at)
 
@@ -136,7 +137,7 @@ def test_names_of_any_octets_come_back(labels: list[bytes], before: bytes) -> No
     wire = b"".join(bytes((len(label),)) + label for label in labels) + b"\0"
     if len(wire) <= 255:
         assert read_labels(before + wire, len(before)) == labels
-        assert skip_name(before + wire, len(before), pointers=False) == len(before + wire)
+        assert skip_labels(before + wire, len(before)) == len(before + wire)
 
 
 @pytest.mark.parametrize("text", ["ns1.Example.com", "ns1.example.com."])

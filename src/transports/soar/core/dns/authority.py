@@ -14,7 +14,16 @@ from transports.soar.core.dns.answers import (
     nxdomain,
     with_records,
 )
-from transports.soar.core.dns.messages import HEADER, RECORD, QType, Rcode, wire_name
+from transports.soar.core.dns.messages import (
+    HEADER,
+    IN,
+    NAME_OF_QUESTION,
+    POINTER,
+    RECORD,
+    QType,
+    Rcode,
+    wire_name,
+)
 from transports.soar.core.dns.zone import Apex, Junk, Partial, Whole, Zone, Zones
 
 if TYPE_CHECKING:
@@ -32,9 +41,6 @@ MAX_EXTRA_OCTETS: Final = 96
 TTL: Final = 3600
 """Seconds that resolvers keep who the name servers are; with 0 they would ask again at every question."""
 
-_IN: Final = 1
-_POINTER: Final = 0xC000
-_NAME_OF_QUESTION: Final = b"\xc0\x0c"
 _TYPES: Final = {4: QType.A, 6: QType.AAAA}
 
 
@@ -101,7 +107,7 @@ class Authority:
     def _add_addresses(self, name: bytes, addresses: list[Address]) -> None:
         for version, qtype in _TYPES.items():
             mine = [address for address in addresses if address.version == version]
-            wire = b"".join(_address_record(_NAME_OF_QUESTION, address) for address in mine)
+            wire = b"".join(_address_record(NAME_OF_QUESTION, address) for address in mine)
             _check_size(wire, f"the {qtype.name} records of the name server {_text(name)}")
             if mine:
                 self._records[name, qtype] = Records(len(mine), 0, wire)
@@ -116,11 +122,11 @@ def _name_server_records(
     _compress(zone.wire, HEADER.size, known)
     wire = b""
     for name in servers:
-        data = _compress(name, at + len(wire) + len(_NAME_OF_QUESTION) + RECORD.size, known)
-        wire += _NAME_OF_QUESTION + RECORD.pack(QType.NS, _IN, TTL, len(data)) + data
+        data = _compress(name, at + len(wire) + len(NAME_OF_QUESTION) + RECORD.size, known)
+        wire += NAME_OF_QUESTION + RECORD.pack(QType.NS, IN, TTL, len(data)) + data
     _check_size(wire, f"the NS records of {zone.text}")
     glue = [
-        _address_record((_POINTER | known[name]).to_bytes(2, "big"), address)
+        _address_record((POINTER | known[name]).to_bytes(2, "big"), address)
         for name in servers
         for address in own.get(name, ())
     ]
@@ -131,7 +137,7 @@ def _name_server_records(
 
 def _address_record(owner: bytes, address: Address) -> bytes:
     data = address.packed
-    return owner + RECORD.pack(_TYPES[address.version], _IN, TTL, len(data)) + data
+    return owner + RECORD.pack(_TYPES[address.version], IN, TTL, len(data)) + data
 
 
 def _compress(name: bytes, at: int, known: dict[bytes, int]) -> bytes:
@@ -140,7 +146,7 @@ def _compress(name: bytes, at: int, known: dict[bytes, int]) -> bytes:
     rest = name
     while rest != b"\0":
         if (place := known.get(rest)) is not None:
-            return wire + (_POINTER | place).to_bytes(2, "big")
+            return wire + (POINTER | place).to_bytes(2, "big")
         known[rest] = at + len(wire)
         label = rest[: rest[0] + 1]
         wire += label

@@ -29,7 +29,8 @@ def _steps(characters: int) -> tuple[tuple[int, int, int], ...]:
     return tuple(steps)
 
 
-_SHORT: Final = _steps(64)  # one label and its selector
+_SHORT: Final = _steps(64)  # one label with its selector
+_LONGER: Final = _steps(128)
 _LONG: Final = _steps(MAX_CHARACTERS)
 
 _SPELLED: Final = bytes.maketrans(bytes(range(32)), ALPHABET)
@@ -51,7 +52,8 @@ def spell(value: int, count: int) -> bytes:
 
     `count` is at most `MAX_CHARACTERS`.
     """
-    for lower, upper, distance in _SHORT if count <= 64 else _LONG:
+    steps = _SHORT if count <= 64 else _LONGER if count <= 128 else _LONG
+    for lower, upper, distance in steps:
         value = (value & lower) | ((value & upper) << distance)
     return value.to_bytes(count, "big").translate(_SPELLED)
 

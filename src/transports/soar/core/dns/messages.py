@@ -12,15 +12,19 @@ from racer.errors import ConfigError, RemoteProtocolError
 __all__ = (
     "EDNS_OCTETS",
     "HEADER",
+    "IN",
     "MAX_MESSAGE",
     "MAX_NAME",
     "MAX_POINTERS",
     "MAX_RECORDS",
+    "NAME_OF_QUESTION",
+    "POINTER",
     "RECORD",
     "MalformedMessage",
     "QType",
     "Rcode",
     "read_labels",
+    "skip_labels",
     "skip_name",
     "wire_name",
 )
@@ -46,7 +50,16 @@ HEADER: Final = struct.Struct("!6H")
 RECORD: Final = struct.Struct("!HHIH")
 """Type, class, TTL and length of a record, behind its owner's name; for OPT, RFC 6891 section 6.1.3."""
 
-_POINTER: Final = 0xC0
+IN: Final = 1
+"""The class of the Internet."""
+
+POINTER: Final = 0xC000
+"""What two octets have set that are a pointer in a name's place (RFC 1035 section 4.1.4)."""
+
+NAME_OF_QUESTION: Final = b"\xc0\x0c"
+"""A pointer to the first name behind the header."""
+
+_POINTER: Final = 0xC0  # from which on an octet begins one
 _MAX_LABEL: Final = 63
 _HOST_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
@@ -86,23 +99,43 @@ class MalformedMessage(RemoteProtocolError):
     """Octets that are no DNS message, or one past the bounds of SPEC 5.5."""
 
 
-def skip_name(message: bytes, offset: int, *, pointers: bool = True) -> int:
-    """Return where the name at `offset` ends; nothing but its length octets is looked at.
-
-    A pointer ends a name, and isn't followed; without `pointers` there may be none.
+def skip_labels(message: bytes, offset: int) -> int:
+    """Return where the name at `offset` ends, which is a question's and thus has no pointer.
 
     Raises:
-        MalformedMessage: it is cut short, too long, has a label of an unknown kind, or a pointer that may not be.
+        MalformedMessage: it has one, is cut short, too long, or has a label of an unknown kind.
     """
     at = offset
     try:
         while length := message[at]:
             if length > _MAX_LABEL:
-                if length < _POINTER or not pointers:
-                    msg = f"a label at octet {at} begins with {length:#x}"
-                    raise MalformedMessage(msg)
+                msg = f"a label at octet {at} begins with {length:#x}"
+                raise MalformedMessage(msg)
+            at += length + 1
+    except IndexError:
+        msg = f"the name at octet {offset} runs past the message's {len(message)} octets"
+        raise MalformedMessage(msg) from None
+    if at - offset >= MAX_NAME:
+        msg = f"the name at octet {offset} has more than {MAX_NAME} octets"
+        raise MalformedMessage(msg)
+    return at + 1
+
+
+def skip_name(message: bytes, offset: int) -> int:
+    """Return where the name at `offset` ends; a pointer ends it, and isn't followed.
+
+    Raises:
+        MalformedMessage: it is cut short, too long, or has a label of an unknown kind.
+    """
+    at = offset
+    try:
+        while length := message[at]:
+            if length >= _POINTER:
                 at += 1
                 break
+            if length > _MAX_LABEL:
+                msg = f"a label at octet {at} begins with {length:#x}"
+                raise MalformedMessage(msg)
             at += length + 1
     except IndexError:
         at = len(message)

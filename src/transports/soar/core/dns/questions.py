@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import struct
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from racer.errors import LocalProtocolError
 from transports.soar.core.dns.messages import (
     EDNS_OCTETS,
     HEADER,
+    IN,
     MAX_RECORDS,
     RECORD,
     MalformedMessage,
     QType,
     Rcode,
+    skip_labels,
     skip_name,
 )
 
@@ -23,23 +24,25 @@ __all__ = ("MIN_EDNS_OCTETS", "Copy", "QType", "build_question", "read_copy")
 MIN_EDNS_OCTETS: Final = 512
 """A smaller announcement counts as this (RFC 6891 section 6.2.3), and so does none (RFC 1035 section 4.2.1)."""
 
-_IN: Final = 1
+_NOERROR: Final = Rcode.NOERROR  # an enumeration is slow to ask for its members
+_OPT_TYPE: Final = QType.OPT
 _RESPONSE: Final = 0x8000
-_OPCODE: Final = 0x7800
+_NO_QUESTION: Final = 0xF800  # a response, or an opcode other than QUERY
+
+_HEAD: Final = struct.Struct("!HHQ")  # the header, with its four counts as one number
+_ALONE: Final = 1 << 48  # one question and nothing else
+_ALONE_WITH_ONE: Final = 1 << 48 | 1
+_OPT_RECORD: Final = struct.Struct("!BHHIH")  # with the root as owner
 
 _PLAIN: Final = bytes.fromhex("0100 0001 0000 0000 0000")  # RD; one question
 _WITH_OPT: Final = bytes.fromhex("0100 0001 0000 0000 0001")
-_OPT: Final = b"\0" + RECORD.pack(QType.OPT, EDNS_OCTETS, 0, 0)
+_OPT: Final = _OPT_RECORD.pack(0, QType.OPT, EDNS_OCTETS, 0, 0)
 _TYPE_AND_CLASS: Final = struct.Struct("!HH")
 _VERSION: Final = 0x00FF_0000
 
-# By type: what follows the name, without and with an OPT record.
-_TAILS: Final = MappingProxyType(
-    {
-        qtype: (_TYPE_AND_CLASS.pack(qtype, _IN), _TYPE_AND_CLASS.pack(qtype, _IN) + _OPT)
-        for qtype in QType
-    }
-)
+# By type: what follows the name.
+_TAILS: Final[dict[int, bytes]] = {each: _TYPE_AND_CLASS.pack(each, IN) for each in QType}
+_TAILS_WITH_OPT: Final = {each: tail + _OPT for each, tail in _TAILS.items()}
 
 # Answered to nobody: transfers, whole names' contents, and what only ever stands in the additional section.
 _REFUSED_TYPES: Final = frozenset(
@@ -111,10 +114,9 @@ def build_question(id: int, name: bytes, qtype: QType, *, edns: bool) -> bytes: 
         LocalProtocolError: no message can carry these.
     """
     try:
-        plain, with_opt = _TAILS[qtype]
         if edns:
-            return id.to_bytes(2, "big") + _WITH_OPT + name + with_opt
-        return id.to_bytes(2, "big") + _PLAIN + name + plain
+            return id.to_bytes(2, "big") + _WITH_OPT + name + _TAILS_WITH_OPT[qtype]
+        return id.to_bytes(2, "big") + _PLAIN + name + _TAILS[qtype]
     except (KeyError, OverflowError) as exc:
         msg = f"there is no question of type {qtype} with the id {id}"
         raise LocalProtocolError(msg) from exc
@@ -128,56 +130,61 @@ def read_copy(message: bytes) -> Copy | None:
     """
     if len(message) < HEADER.size:
         return None
-    id_, flags, questions, *records = HEADER.unpack_from(message)
-    if flags & _RESPONSE:
-        return None
-    if flags & _OPCODE:
-        return Copy(id_, flags, Rcode.NOTIMP)
-    if questions != 1:  # RFC 9619
+    id_, flags, counts = _HEAD.unpack_from(message)
+    if flags & _NO_QUESTION:
+        return None if flags & _RESPONSE else Copy(id_, flags, Rcode.NOTIMP)
+    if counts >> 48 != 1:  # RFC 9619
         return Copy(id_, flags, Rcode.FORMERR)
     question = b""
+    edns_size, edns_flags = None, 0
     try:
-        end = skip_name(message, HEADER.size, pointers=False)
+        end = skip_labels(message, HEADER.size)
         qtype, qclass = _TYPE_AND_CLASS.unpack_from(message, end)
         question = message[HEADER.size : end + 4]
-        edns_size, edns_flags = _read_opt(message, end + 4, records)
+        if counts != _ALONE:
+            edns_size, edns_flags = _read_opt(message, end + 4, counts)
     except (MalformedMessage, struct.error):
         return Copy(id_, flags, Rcode.FORMERR, question)
-    fault = Rcode.NOERROR
+    fault = _NOERROR
     if edns_flags & _VERSION:
         fault = Rcode.BADVERS
-    elif qclass != _IN or qtype in _REFUSED_TYPES:
+    elif qclass != IN or qtype in _REFUSED_TYPES:
         fault = Rcode.REFUSED
     name = question[:-4].lower()
-    return Copy(id_, flags, fault, question, name, qtype, qclass, edns_size, edns_flags)
+    # A named tuple's own constructor takes twice as long.
+    return tuple.__new__(
+        Copy, (id_, flags, fault, question, name, qtype, qclass, edns_size, edns_flags)
+    )
 
 
-def _read_opt(message: bytes, at: int, counts: list[int]) -> tuple[int | None, int]:
-    """Return size and flags of the OPT record, `(None, 0)` without one, in the records that begin at `at`.
+def _read_opt(message: bytes, at: int, counts: int) -> tuple[int | None, int]:
+    """Return size and flags of the OPT record in the records that begin at `at`; `(None, 0)` without one.
 
     Raises:
         MalformedMessage, struct.error: there are too many records, one is cut short, or an OPT record is a second one,
             not in the additional section, or not the root's (RFC 6891 section 6.1.1).
     """
-    answers, authorities, additional = counts
-    total = answers + authorities + additional
-    if total > MAX_RECORDS:
-        msg = f"a question with {total} records; at most {MAX_RECORDS} are looked at"
+    if counts == _ALONE_WITH_ONE:  # what nearly all copies are
+        root, rtype, size, flags, length = _OPT_RECORD.unpack_from(message, at)
+        if not root and rtype == _OPT_TYPE and at + _OPT_RECORD.size + length <= len(message):
+            return max(size, MIN_EDNS_OCTETS), flags
+    additional = counts & 0xFFFF
+    before = (counts >> 16 & 0xFFFF) + (counts >> 32 & 0xFFFF)
+    if before + additional > MAX_RECORDS:
+        msg = f"a question with {before + additional} records; at most {MAX_RECORDS} are looked at"
         raise MalformedMessage(msg)
-    size: int | None = None
-    flags = 0
-    for index in range(total):
+    found: tuple[int | None, int] = (None, 0)
+    for index in range(before + additional):
         owner = at
         at = skip_name(message, at)
-        rtype, rclass, ttl, length = RECORD.unpack_from(message, at)
+        rtype, size, flags, length = RECORD.unpack_from(message, at)
         at += RECORD.size + length
         if at > len(message):
             msg = f"a record of {length} octets runs past the message's {len(message)}"
             raise MalformedMessage(msg)
-        if rtype == QType.OPT:
-            if size is not None or index < answers + authorities or message[owner]:
-                msg = "an OPT record that is not the one, the root's and in the additional section"
+        if rtype == _OPT_TYPE:
+            if found[0] is not None or index < before or message[owner]:
+                msg = "an OPT record that is not the only one, the root's, and in the additional section"
                 raise MalformedMessage(msg)
-            size = max(rclass, MIN_EDNS_OCTETS)
-            flags = ttl
-    return size, flags
+            found = max(size, MIN_EDNS_OCTETS), flags
+    return found

@@ -229,52 +229,76 @@ class Zones:
 class _Codec:
     """Packs and reads the whole names of one class of one zone."""
 
-    __slots__ = ("_capacity", "_class", "_end", "_heads", "_lengths", "_place", "_spare", "_wire")
+    __slots__ = (
+        "_capacity",
+        "_count",
+        "_end",
+        "_fill",
+        "_full",
+        "_heads",
+        "_last",
+        "_lengths",
+        "_number",
+        "_place",
+        "_rest",
+        "_spare",
+        "_wire",
+    )
 
     def __init__(self, name_class: NameClass, wire: bytes) -> None:
-        self._class = name_class
+        self._number, _, self._capacity, labels, self._last = name_class
         self._wire = wire
-        self._capacity = name_class.capacity
+        self._count = name_class.characters + 1  # the selector goes with the packet
         self._spare = 5 * name_class.characters % 8
-        self._place = (_FULL + 1) * (name_class.labels - 1)  # of the rightmost label's length octet
+        self._fill = (1 << self._spare) - 1
+        # Of a name: where the rightmost label's length octet is, and where the zone begins.
+        self._place = (_FULL + 1) * (labels - 1)
         self._end = name_class.length - len(wire)
-        self._lengths = _FULL_OCTET * (name_class.labels - 1)
-        self._heads = [bytes((name_class.last, letter)) for letter in base32.ALPHABET]
+        self._lengths = _FULL_OCTET * (labels - 1)
+        # Of a text without length octets and flag: the full labels, and the rest.
+        self._full = [
+            slice(start, start + _FULL) for start in range(0, _FULL * (labels - 1), _FULL)
+        ]
+        self._rest = _FULL * (labels - 1)
+        self._heads = [bytes((self._last, letter)) for letter in base32.ALPHABET]
 
     def encode(self, packet: bytes, selector: int, flag: int, fill: int) -> bytes:
-        capacity, spare = self._capacity, self._spare
+        capacity = self._capacity
         if len(packet) != capacity or selector >> 5 or flag >> 5:
             msg = (
-                f"a name of class {self._class.number} takes {capacity} octets, a selector and a flag of 0 to 31; not"
+                f"a name of class {self._number} takes {capacity} octets, a selector and a flag of 0 to 31; not"
                 f" {len(packet)} octets, {selector} and {flag}"
             )
             raise LocalProtocolError(msg)
-        value = (selector << 8 * capacity | int.from_bytes(packet, "big")) << spare
-        value |= fill & ((1 << spare) - 1)
-        if not self._place:
-            return _FULL_OCTET + base32.spell(value, _FULL) + self._wire
-        text = base32.spell(value, self._class.characters + 1)
-        last = _FULL * (self._class.labels - 1)
-        full = [_FULL_OCTET + text[start : start + _FULL] for start in range(0, last, _FULL)]
-        return b"".join((*full, self._heads[flag], text[last:], self._wire))
+        value = selector << 8 * capacity | int.from_bytes(packet, "big")
+        text = base32.spell(value << self._spare | fill & self._fill, self._count)
+        if not self._rest:
+            return _FULL_OCTET + text + self._wire
+        full = _FULL_OCTET.join([text[each] for each in self._full])
+        return b"".join((_FULL_OCTET, full, self._heads[flag], text[self._rest :], self._wire))
 
     def read(self, name: bytes) -> Whole | Junk | None:
         """Return what `name` carries; `None` if its labels are not cut as this class's are."""
         place = self._place
-        if name[place] != self._class.last or name[: place : _FULL + 1] != self._lengths:
+        if name[place] != self._last:
             return None
-        selector = _VALUES.get(name[1])
-        if selector is None or name[place + 1] not in _VALUES:
-            return _JUNK
-        text = name[2:64]
+        text = name[2 : self._end]
         if place:
-            rest = [name[start : start + _FULL] for start in range(65, place, _FULL + 1)]
-            text = b"".join((text, *rest, name[place + 2 : self._end]))
+            if name[: place : _FULL + 1] != self._lengths:
+                return None
+            if name[place + 1] not in _VALUES:
+                return _JUNK
+            full = [name[start : start + _FULL] for start in range(65, place, _FULL + 1)]
+            text = b"".join((name[2:64], *full, name[place + 2 : self._end]))
+        selector = _VALUES.get(name[1])
+        if selector is None:
+            return _JUNK
         try:
             packet = base32.decode(text)
         except ValueError:
             return _JUNK
-        return Whole(self._class.number, selector, packet)
+        # A named tuple's own constructor takes twice as long.
+        return tuple.__new__(Whole, (self._number, selector, packet))
 
 
 def _lay_out(zone_octets: int) -> list[NameClass]:

@@ -289,14 +289,15 @@ def test_a_truncated_answer_may_end_anywhere_behind_its_question() -> None:
         (raw(b"", flags=0xA100), "flags 0xa100"),
         (struct.pack("!6H", 7, 0x8180, 0, 0, 0, 0), "0 questions"),
         (struct.pack("!6H", 7, 0x8180, 2, 0, 0, 0) + QUESTION * 2, "2 questions"),
-        (raw(b"", question=b""), "octet 12 is cut short"),
+        (raw(b"", question=b""), "octet 12 runs past the message's 12"),
         (raw(b"", question=NAME), "question is cut short by the message's end"),
         (raw(b"", question=POINTER + b"\0\x2b\0\x01"), "begins with 0xc0"),
         (raw(b""), "octet 95 is cut short"),
-        (raw(POINTER), "record's head at octet 97 is cut short"),
+        (raw(POINTER), "the head of the record at octet 97 is cut short"),
         (raw(rr(43, ds())[:-1]), "a record of 101 octets at octet 107 runs past"),
         (raw(rr(43, ds(), owner=b"\x40")), "begins with 0x40"),
     ],
+    ids=range(14),
 )
 def test_what_is_no_answer_says_why(message: bytes, why: str) -> None:
     with pytest.raises(MalformedMessage, match=why):

@@ -1,0 +1,310 @@
+"""What Soar's codecs cost, operation by operation: `python -m benchmarks.soar_codec [--group NAME] [--json FILE]`.
+
+Each figure is the best of many short blocks, and the blocks of all operations take turns, so that a busy moment of the
+machine falls on all alike. Beside it stand the figure once measured for a bare sketch of the same work (on this kind of
+machine, alone on it), and a rival that does the same in the same run: the standard library's base32, or dnspython.
+
+To add operations, write a function that returns a list of `Operation` and name it in `GROUPS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gc
+import json
+import platform
+import sys
+import time
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import dns.message
+import dns.name
+
+from benchmarks._loops import count
+from transports.soar.core.dns import base32
+from transports.soar.core.dns.answers import (
+    Form,
+    build_answer,
+    nodata,
+    nxdomain,
+    read_answer,
+    room,
+)
+from transports.soar.core.dns.questions import QType, build_question, read_copy
+from transports.soar.core.dns.zone import Zone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from transports.soar.core.dns.questions import Copy
+
+__all__ = ("GROUPS", "Cost", "Operation", "main", "measure")
+
+_BLOCK_SECONDS: Final = 0.002  # long beside the clock's grain, short beside what disturbs
+
+
+class Operation(NamedTuple):
+    """One row.
+
+    Attributes:
+        name: what is done, with the size that matters.
+        work: does it once.
+        reference: microseconds that a bare sketch of it took; `None` where there was none.
+        rival: does the same by other means; `None` where nothing else does.
+    """
+
+    name: str
+    work: Callable[[], object]
+    reference: float | None = None
+    rival: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What an operation costs, in microseconds.
+
+    Attributes:
+        group: its place in `GROUPS`.
+        name: the operation's.
+        own: the best block's average.
+        reference: as in `Operation`.
+        rival: the best block's average of the rival.
+    """
+
+    group: str
+    name: str
+    own: float
+    reference: float | None
+    rival: float | None
+
+
+# --- operations -----------------------------------------------------------------------------
+
+
+def dns_operations() -> list[Operation]:
+    """Return those of names, questions and answers (SPEC 4 and 5)."""
+    zone = Zone.parse("t.example.com")
+    octets = bytes(place * 37 % 256 for place in range(140))
+    text, padded = base32.encode(octets), base64.b32encode(octets)
+    return [
+        Operation(
+            "base32 encode, 140 octets",
+            lambda: base32.encode(octets),
+            2.04,
+            lambda: base64.b32encode(octets),
+        ),
+        Operation(
+            "base32 decode, 140 octets",
+            lambda: base32.decode(text),
+            1.01,
+            lambda: base64.b32decode(padded),
+        ),
+        *_names(zone),
+        *_questions(zone),
+        *_answers(zone),
+        *_exchanges(zone),
+    ]
+
+
+def _names(zone: Zone) -> list[Operation]:
+    operations = []
+    for number, what in ((1, "1 label"), (4, "4 labels")):
+        packet = _packet(zone, number)
+        name = _name(zone, number)
+        encode = partial(zone.encode, packet, number=number, selector=7, flag=12, fill=85)
+        operations += [
+            Operation(f"name from packet, {what}", encode),
+            Operation(f"packet from name, {what}", partial(zone.read, name)),
+        ]
+    cut = _name(zone, 4)[64:]  # as a resolver cuts labels off
+    return [*operations, Operation("partial name, 3 labels", partial(zone.read, cut))]
+
+
+def _questions(zone: Zone) -> list[Operation]:
+    name = _name(zone, 4)
+    owner = dns.name.from_wire(name, 0)[0]
+    question = build_question(7, name, QType.TXT, edns=True)
+    return [
+        Operation(
+            "build question",
+            lambda: build_question(7, name, QType.TXT, edns=True),
+            0.23,
+            lambda: dns.message.make_query(owner, "TXT", use_edns=0, payload=1232, id=7).to_wire(),
+        ),
+        Operation(
+            "read copy of question",
+            lambda: read_copy(question),
+            1.1,
+            lambda: dns.message.from_wire(question),
+        ),
+    ]
+
+
+def _answers(zone: Zone) -> list[Operation]:
+    operations = []
+    for form, size, written, read in (
+        (Form.DS, 1000, None, None),
+        (Form.TXT, 900, 0.69, 1.25),
+        (Form.SOA, 300, None, None),
+    ):
+        copy = _copy(zone, form)
+        payload = bytes(place % 251 for place in range(size))
+        answer = build_answer(copy, form, payload, zone)
+        message = dns.message.from_wire(answer)
+        what = f"{form.name} answer, {size} octets"
+        operations += [
+            Operation(
+                f"build {what}",
+                partial(build_answer, copy, form, payload, zone),
+                written,
+                partial(message.to_wire, max_size=4096),
+            ),
+            Operation(
+                f"read {what}",
+                partial(read_answer, answer),
+                read,
+                partial(dns.message.from_wire, answer),
+            ),
+        ]
+    copy = _copy(zone, Form.DS)
+    notice = bytes(23)
+    return [
+        *operations,
+        Operation("build NODATA", lambda: nodata(copy, zone)),
+        Operation("build notice", lambda: nxdomain(copy, zone, notice)),
+        Operation("room in an answer", lambda: room(Form.TXT, 83, 1232, edns=True)),
+    ]
+
+
+def _exchanges(zone: Zone) -> list[Operation]:
+    """Return what each side does for one poll and 1,000 octets that answer it."""
+    packet = _packet(zone, 1)
+    question = build_question(7, _name(zone, 1), QType.DS, edns=True)
+    payload = bytes(1000)
+    answer = build_answer(_copy(zone, Form.DS), Form.DS, payload, zone)
+
+    def client() -> None:
+        name = zone.encode(packet, number=1, selector=7, flag=0, fill=85)
+        build_question(7, name, QType.DS, edns=True)
+        read_answer(answer)
+
+    def server() -> None:
+        copy = read_copy(question)
+        assert copy is not None
+        zone.read(copy.name)
+        build_answer(copy, Form.DS, payload, zone)
+
+    return [
+        Operation("client, poll and answer", client),
+        Operation("server, poll and answer", server),
+    ]
+
+
+def _packet(zone: Zone, number: int) -> bytes:
+    return bytes(place * 91 % 256 for place in range(zone.classes[number].capacity))
+
+
+def _name(zone: Zone, number: int) -> bytes:
+    return zone.encode(_packet(zone, number), number=number, selector=7, flag=12, fill=85)
+
+
+def _copy(zone: Zone, form: Form) -> Copy:
+    copy = read_copy(build_question(7, _name(zone, 1), form.qtype, edns=True))
+    assert copy is not None
+    return copy
+
+
+GROUPS: Final[Mapping[str, Callable[[], list[Operation]]]] = {"dns": dns_operations}
+"""What can be measured, by name; each function makes its operations anew."""
+
+
+# --- measuring ------------------------------------------------------------------------------
+
+
+def measure(groups: Sequence[str], rounds: int) -> list[Cost]:
+    """Return what the operations of `groups` cost, each the best of `rounds` blocks."""
+    rows = [(group, operation) for group in groups for operation in GROUPS[group]()]
+    works = [work for _, each in rows for work in (each.work, each.rival) if work is not None]
+    sizes = [_block(work) for work in works]
+    best = [float("inf")] * len(works)
+    gc.collect()
+    gc.disable()  # its pauses would fall on whom they will
+    try:
+        for _ in range(rounds):
+            for place, (work, size) in enumerate(zip(works, sizes, strict=True)):
+                best[place] = min(best[place], _seconds(work, size) / size)
+    finally:
+        gc.enable()
+    figures = iter(best)
+    return [
+        Cost(
+            group=group,
+            name=each.name,
+            own=next(figures) * 1e6,
+            reference=each.reference,
+            rival=None if each.rival is None else next(figures) * 1e6,
+        )
+        for group, each in rows
+    ]
+
+
+def _block(work: Callable[[], object]) -> int:
+    """Return how often `work` is done in one block; the doing warms it up."""
+    size = 1
+    while (seconds := _seconds(work, size)) < _BLOCK_SECONDS / 4:
+        size *= 4
+    return max(1, round(size * _BLOCK_SECONDS / seconds))
+
+
+def _seconds(work: Callable[[], object], times: int) -> float:
+    turns = repeat(None, times)
+    began = time.perf_counter()
+    for _ in turns:
+        work()
+    return time.perf_counter() - began
+
+
+# --- telling --------------------------------------------------------------------------------
+
+
+def _print(costs: Sequence[Cost]) -> None:
+    print(f"{'microseconds':<34}{'ours':>9}{'reference':>11}{'rival':>10}{'rival/ours':>12}")
+    for group in dict.fromkeys(cost.group for cost in costs):
+        print(f"\n{group}")
+        for cost in costs:
+            if cost.group == group:
+                reference = f"{cost.reference:.2f}" if cost.reference is not None else ""
+                rival = f"{cost.rival:.1f}" if cost.rival is not None else ""
+                ratio = f"{cost.rival / cost.own:.1f}" if cost.rival is not None else ""
+                print(f"  {cost.name:<32}{cost.own:>9.2f}{reference:>11}{rival:>10}{ratio:>12}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print, and write JSON where asked to."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soar_codec", description=__doc__)
+    parser.add_argument("--group", action="append", choices=sorted(GROUPS), help="default: all")
+    parser.add_argument("--rounds", type=count, default=200, help="blocks for each operation")
+    parser.add_argument("--json", type=Path, help="write the figures there too")
+    options = parser.parse_args(argv)
+    costs = measure(options.group or list(GROUPS), options.rounds)
+    _print(costs)
+    if options.json is not None:
+        told = {
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "versions": {name: version(name) for name in ("cryptography", "dnspython")},
+            "rounds": options.rounds,
+            "costs": [asdict(cost) for cost in costs],
+        }
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
