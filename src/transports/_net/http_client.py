@@ -224,6 +224,8 @@ class HTTP1Client:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as exc:
                 msg = f"not HTTP/1.1: {str(exc)[:200]}"
+                if self._http.trailing_data[1]:
+                    msg = "the connection was closed before the response was whole"
                 raise RemoteProtocolError(msg) from exc
             match event:
                 case h11.InformationalResponse():
