@@ -11,6 +11,8 @@ __all__ = ("MAX_VARINT", "VarintTruncated", "encode", "read", "size")
 MAX_VARINT: Final = (1 << 62) - 1
 """The greatest value that can be written."""
 
+# Octets and mask, by the first two bits.
+_FORMS: Final = tuple((width, (1 << (8 * width - 2)) - 1) for width in (1, 2, 4, 8))
 _ONE: Final = tuple(bytes([value]) for value in range(0x40))
 
 
@@ -49,11 +51,11 @@ def read(data: bytes, at: int) -> tuple[int, int]:
         raise VarintTruncated(f"a varint was due at octet {at}, where the octets end") from None
     if first < 0x40:
         return first, at + 1
-    width = 1 << (first >> 6)
+    width, mask = _FORMS[first >> 6]
     stop = at + width
     if stop > len(data):
         raise VarintTruncated(f"a varint of {width} octets at octet {at} is cut short")
-    return int.from_bytes(data[at:stop], "big") & ((1 << (8 * width - 2)) - 1), stop
+    return int.from_bytes(data[at:stop], "big") & mask, stop
 
 
 def size(value: int) -> int:

@@ -224,6 +224,8 @@ ControlFrame: TypeAlias = (
 Frame: TypeAlias = StreamData | ControlFrame
 """Every frame that a reader is told of; PAD is not one."""
 
+_new: Final = tuple.__new__
+_STREAM: Final = 0x08  # the first of its eight types; their low bits:
 _OFFSET: Final = 4
 _LENGTH: Final = 2
 _FIN: Final = 1
@@ -265,7 +267,7 @@ def decode(payload: bytes | memoryview, *, from_client: bool) -> list[Frame]:
         raise FrameInvalid(f"a frame is cut short at the end of {len(payload)} octets") from exc
 
 
-def _decode(  # noqa: C901, PLR0912 -- one loop without calls, as it runs for every packet
+def _decode(  # noqa: C901, PLR0912 -- one loop with few calls, as it runs for every packet
     payload: bytes, readers: dict[int, _Reader]
 ) -> list[Frame]:
     """Walk over the frames; STREAM, of which nearly all packets are made, is read in place."""
@@ -278,7 +280,7 @@ def _decode(  # noqa: C901, PLR0912 -- one loop without calls, as it runs for ev
             at += 1
         else:
             kind, at = read(payload, at)
-        if kind & ~7 == FrameType.STREAM:
+        if kind & -8 == _STREAM:
             stream = payload[at]
             if stream < 0x40:
                 at += 1
@@ -295,9 +297,10 @@ def _decode(  # noqa: C901, PLR0912 -- one loop without calls, as it runs for ev
                     raise FrameInvalid(f"STREAM says {length} octets and has {end - at}")
             if offset + stop - at > MAX_VARINT:
                 raise FrameInvalid("STREAM goes on past the greatest offset")
-            frames.append(StreamData(stream, offset, payload[at:stop], bool(kind & _FIN)))
+            # What the class would do, without its own function in between.
+            frames.append(_new(StreamData, (stream, offset, payload[at:stop], kind & _FIN == _FIN)))
             at = stop
-        elif kind == FrameType.PAD:
+        elif kind == 0:  # PAD
             break
         elif kind >= _FIRST_SKIPPABLE:
             length, at = read(payload, at)

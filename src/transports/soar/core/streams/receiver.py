@@ -138,7 +138,8 @@ class Receiver:
         data = stream.receive.read(most)
         self._consumed += len(data)
         self._raise_stream(stream)
-        self._raise_session()
+        # With much waiting for readers that stall, all that one has read may be less than a quarter.
+        self._raise_session(waits=not stream.receive.readable)
         return data
 
     def discard(self, stream: Stream) -> None:
@@ -159,7 +160,7 @@ class Receiver:
         self._pieces -= pieces
         self._consumed += stream.receive.consumed - consumed
         self._forget_limit(stream)
-        self._raise_session()
+        self._raise_session(waits=True)
 
     # --- limits -----------------------------------------------------------------------------
 
@@ -199,17 +200,16 @@ class Receiver:
 
     def _raise_stream(self, stream: Stream) -> None:
         receive, window = stream.receive, stream.window
-        if (
-            receive.final_size < 0
-            and not stream.stopped
-            and window.advance(receive.consumed + window.size)
-        ):
+        if receive.final_size >= 0 or stream.stopped:
+            return
+        if window.advance(receive.consumed + window.size):
             self._controls.queue(MaxStreamData(stream.number, window.limit))
 
-    def _raise_session(self) -> None:
+    def _raise_session(self, *, waits: bool = False) -> None:
         window = self._window
-        limit = min(self._received + window.size, self._consumed + self._limits.most_session_window)
-        if window.advance(limit):
+        most = self._consumed + self._limits.most_session_window
+        limit = min(self._received + window.size, most)
+        if window.advance(limit, waits=waits and self._received == window.limit):
             self._controls.queue(MaxData(limit))
 
     def _forget_limit(self, stream: Stream) -> None:

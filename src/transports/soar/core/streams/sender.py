@@ -53,6 +53,7 @@ class Sender:
 
     Attributes:
         controls: all frames but STREAM.
+        finished: streams whose FIN went into a packet just now.
         limit: what the peer takes in all.
         sent: octets sent in all, each counted once.
         held: octets written and not settled, over all streams.
@@ -68,6 +69,7 @@ class Sender:
         "_sendable",
         "_streams",
         "controls",
+        "finished",
         "held",
         "limit",
         "sent",
@@ -90,6 +92,7 @@ class Sender:
         self._lost = 0  # octets due again
         self._sendable = 0  # the sum of the streams' own
         self.controls = Controls()
+        self.finished: list[Stream] = []
         self.limit = limit
         self.sent = 0
         self.held = 0
@@ -175,7 +178,7 @@ class Sender:
             fin = stop == send.fin_at
             if fin:
                 send.fin_due = False
-                send.fin_sent = True
+                self._finish(stream)
             records.append(StreamSent(stream.number, start, stop, fin))
             if not (lost or send.fin_due):
                 due.popleft()
@@ -205,7 +208,7 @@ class Sender:
             credit -= octets
             fin = stop == send.fin_at
             if fin:
-                send.fin_sent = True
+                self._finish(stream)
             records.append(StreamSent(stream.number, start, stop, fin))
             if stream.sendable:
                 fresh.rotate(-1)
@@ -215,6 +218,11 @@ class Sender:
             if stream.starved and send.waiting <= MAX_WAITING // 2:
                 stream.starved = False
                 self._events.append(StreamWritable(stream.number))
+
+    def _finish(self, stream: Stream) -> None:
+        if not stream.send.fin_sent:
+            stream.send.fin_sent = True
+            self.finished.append(stream)
 
     def _put(
         self, out: bytearray, room: int, stream: Stream, start: int, stop: int, *, more: bool

@@ -151,7 +151,11 @@ class StreamTable:
         Control frames go first, then what was lost, then streams in turn, a packet each. The last frame may be one that
         goes on to the end of the packet: only the packet's own padding, of zeros, may follow it.
         """
-        return self._sender.fill(out, room)
+        sender = self._sender
+        records = sender.fill(out, room)
+        while sender.finished:
+            self._settle(sender.finished.pop())
+        return records
 
     def acked(self, records: list[Sent]) -> None:
         """Note that the packet with these records has arrived. Doing it twice, or after `lost`, is right too."""

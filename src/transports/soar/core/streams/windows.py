@@ -72,9 +72,15 @@ class ReceiveWindow:
         self.limit = size
         self.arrived = 0
 
-    def advance(self, limit: int) -> bool:
-        """Raise the limit and say whether that is worth a frame: a quarter of the window or more."""
-        if limit - self.limit < self.size >> 2:
+    def advance(self, limit: int, *, waits: bool = False) -> bool:
+        """Raise the limit and say so if that is worth a frame: from a quarter of the window on.
+
+        Args:
+            limit: the new one; a lower one changes nothing.
+            waits: whether the peer waits for any octet more.
+        """
+        step = limit - self.limit
+        if step <= 0 or (step < self.size >> 2 and not waits):
             return False
         self.limit = limit
         return True
@@ -86,6 +92,6 @@ class ReceiveWindow:
             rtt: the round trip in seconds.
             span: seconds since the last call, in which `arrived` octets came.
         """
-        wanted = int(4 * self.arrived * rtt / span)
+        wanted = round(4 * self.arrived * rtt / span)
         self.size = min(self._most, max(self.size, wanted))
         self.arrived = 0
