@@ -51,6 +51,9 @@ class Host(Protocol):
     def begin(self, first: First, question: Question, now: Instant, *, may_execute: bool) -> bytes:
         """Begin a session, and return what its fragments are answered."""
 
+    def greet(self, first: First, now: Instant) -> None:
+        """Execute what a first message brought, if it has begun a session; its fragments are answered."""
+
 
 class Door:
     """Admit first messages.
@@ -108,12 +111,14 @@ class Door:
         ):  # a probe's piece is as good as any, its answer carries nothing
             self._replies.empty(arrival.question)
             question = None
+        first = None
         answer = self._known(sid, now)
         if answer is None and not self._is_over(sid, now):
             whole = self._pieces.add(arrival.question.zone, sid, fragment, question, now)
             if whole is None:
                 return
-            answer = self._open(sid, whole.message, arrival.question, now)
+            first = self._open(whole.message, arrival.question, now)
+            answer = None if first is None else self._answer(first, arrival.question, now)
             waiting = whole.questions
         else:
             waiting = [] if question is None else [question]
@@ -122,6 +127,8 @@ class Door:
                 self._replies.empty(each)
             else:
                 self._replies.handshake(each, answer)
+        if first is not None:
+            self._host.greet(first, now)
 
     def _known(self, sid: bytes, now: Instant) -> bytes | None:
         """Return what a message was answered before."""
@@ -135,15 +142,19 @@ class Door:
     def _is_over(self, sid: bytes, now: Instant) -> bool:
         return self._host.has_ended(sid, now) or self._seen.has(sid, now)
 
-    def _open(self, sid: bytes, message: bytes, question: Question, now: Instant) -> bytes | None:
-        """Return the answer to a whole message that is new, or None if it has none."""
+    def _open(self, message: bytes, question: Question, now: Instant) -> First | None:
+        """Return a whole message that is new, opened; None if it can't be, or not now."""
         if not self._any.take(now):
             self.counts["unheard"] += 1
             return None
         first = open_first(self._key, question.zone.wire, message)
         if first is None:
             self.counts["junk"] += 1
-            return None
+        return first
+
+    def _answer(self, first: First, question: Question, now: Instant) -> bytes:
+        """Return what a first message is answered, once for all."""
+        sid = first.sid
         self._seen.add(sid, now)
         code = self._retry_code(first, now)
         if code is not None:
