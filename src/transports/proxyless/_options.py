@@ -13,7 +13,7 @@ from transports._net.dns_resolver import DNSResolver, ResolverTLS
 from transports._net.hosts import Hosts, HostsResolver
 from transports._net.resolve import Resolver, SystemResolver
 from transports._net.resolver_urls import ResolverURL
-from transports.proxyless._fallbacks import make_socks5
+from transports.proxyless._fallbacks import InstalledSocks5
 from transports.proxyless._hearsay import SaneResolver, Source
 from transports.proxyless._outline import (
     MAX_FALLBACKS,
@@ -191,7 +191,7 @@ def _fallback(given: object, option: str, connector: Connector) -> Transport:
     if isinstance(given, str):
         given = parse_fallback(given, option=option)
     if isinstance(given, Socks5At):
-        return make_socks5(given, connector)
+        return InstalledSocks5(given, connector)
     msg = f"{option} must be a socks5:// URL or a racer.abc.Transport, not {type(given).__name__}"
     raise ConfigError(msg)
 

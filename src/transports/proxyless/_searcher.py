@@ -73,10 +73,6 @@ class Searcher:
         self._contexts: dict[tuple[str, ...], ClientContext] = {}
         self._limiter: tuple[anyio.CapacityLimiter, anyio.CapacityLimiter] | None = None
 
-    async def prepare(self) -> None:
-        """Read the system's trust store, which takes a moment."""
-        await self._context_of((), given=None)
-
     async def search(self, target: Target, hints: Sequence[Winner]) -> Winner:
         """Return what works for `target` now.
 
@@ -219,6 +215,8 @@ class _Run:
 
     async def run(self) -> Winner:
         async with anyio.create_task_group() as tasks:
+            # Reading the system's trust store takes a moment, in which names can be looked up.
+            tasks.start_soon(self._owner.context_of, self._target)
             await self._decide(tasks)
             tasks.cancel_scope.cancel()
         if self._fatal is not None:

@@ -50,6 +50,8 @@ _MAX_SEARCHES: Final = (
     4  # at once; each has a few sockets and TLS machines, and phones have little memory
 )
 _LOOK_AROUND: Final = 2.0  # seconds after which it is looked again which network this is
+# Where an attempt may fail after `connect` has returned; what fails before, leads to a search at once.
+_BEHIND_US: Final = frozenset({Stage.HANDSHAKE, Stage.TLS, Stage.VERIFY})
 # What says nothing about a winner: the machine is offline, or out of something, or the caller wanted too much.
 _NOT_ITS_FAULT: Final = frozenset(
     {
@@ -204,10 +206,9 @@ class Proxyless(Transport):
         return None
 
     async def start(self, host: Host) -> None:
-        """Load what lookups and TLS take, and what is remembered; searches live in `host`."""
+        """Load what lookups take, and what is remembered; searches live in `host`."""
         for resolver in self._parts.by_url:
             await resolver.prepare()
-        await self._searcher.prepare()
         if not self._users:
             for fallback in self._parts.fallbacks:
                 await fallback.start(host)
@@ -243,12 +244,14 @@ class Proxyless(Transport):
         winner = self._memory.recall(key, anyio.current_time())
         if winner is not None and not winner.is_doubted and self._knows(winner):
             try:
-                return await self._go(winner, target, key, progress, remembered=True)
+                # One that hangs leaves time for a search.
+                with anyio.move_on_after(self._probe_timeout):
+                    return await self._go(winner, target, key, progress, remembered=True)
             except (OSError, TransportError) as exc:
                 if error_type_of(exc) in _NOT_ITS_FAULT:
                     raise
-                self._check_open()
-                progress.stage(Stage.RESOLVE)
+            self._check_open()
+            progress.stage(Stage.RESOLVE)
         return await self._go(await self._search(target, key), target, key, progress)
 
     def observe(self, attempt: Attempt) -> None:
@@ -259,7 +262,7 @@ class Proxyless(Transport):
             return
         if attempt.outcome is Outcome.CONNECTED:
             self._flights.land(attempt.peer)
-        elif attempt.error_type not in _NOT_ITS_FAULT:
+        elif attempt.stage in _BEHIND_US and attempt.error_type not in _NOT_ITS_FAULT:
             for key in self._flights.crash(attempt.peer):
                 self._memory.doubt(key)
 
