@@ -53,6 +53,10 @@ def test_a_packet_too_short_for_its_mask_is_junk() -> None:
     packet = mask_header(KEY, pack_header(Kind.DATA, 0, b"abcd", 0), bytes(16))
     assert read_header(KEY, packet) is not None
     assert all(read_header(KEY, packet[:size]) is None for size in range(23))
+    # One in 28 would be taken for a header if it could be.
+    for size in range(7, 23):
+        for number in range(200):
+            assert read_header(KEY, digest(size, b"", number.to_bytes(2))) is None
 
 
 @given(st.binary(max_size=160))
@@ -82,6 +86,12 @@ def test_a_number_near_the_highest_is_told_from_its_low_bits(highest: int, dista
     number = highest + distance
     if number >= 0:
         assert full_number(number & 0xFFFF, highest) == number
+
+
+def test_the_first_number_is_never_below_0() -> None:
+    for low in (0, 1, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF):
+        for highest in (-1, 0, 1):
+            assert full_number(low, highest) == low
 
 
 @given(highest=st.integers(-1, 2**40), low=st.integers(0, 0xFFFF))
