@@ -68,7 +68,7 @@ def test_the_limit_itself_is_allowed() -> None:
     table.receive(Reset(1, 0, WINDOW))
 
 
-ENDS = [StreamData(0, 20, b"x" * 10, True), Reset(0, 0, 30)]
+ENDS: list[Frame] = [StreamData(0, 20, b"x" * 10, True), Reset(0, 0, 30)]
 
 
 @pytest.mark.parametrize("first", ENDS)
@@ -203,8 +203,8 @@ def test_what_a_peer_can_make_a_table_hold_is_bounded() -> None:
 def test_limits_without_end_send_no_more_than_there_is() -> None:
     pair = Pair()
     number = pair.open()
-    for frame in (MaxData(MAX_VARINT), MaxStreamData(number, MAX_VARINT)):
-        pair.server.receive(frame)
+    pair.server.receive(MaxData(MAX_VARINT))
+    pair.server.receive(MaxStreamData(number, MAX_VARINT))
     pair.server.write(number, bytes(1000))
     assert pair.server.queued_octets() == 1000
     pair.client.receive(MaxStreams(MAX_VARINT))

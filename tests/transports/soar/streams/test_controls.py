@@ -91,7 +91,12 @@ def test_a_value_that_was_never_sent_gives_way_to_a_newer_one() -> None:
 
 def test_frames_about_other_streams_do_not_give_way() -> None:
     controls = Controls()
-    frames = [MaxStreamData(1, 5), MaxStreamData(2, 5), Stop(1, 0), Reset(1, 0, 0)]
+    frames: list[ControlFrame] = [
+        MaxStreamData(1, 5),
+        MaxStreamData(2, 5),
+        Stop(1, 0),
+        Reset(1, 0, 0),
+    ]
     for frame in frames:
         controls.queue(frame)
     assert [c.frame for c in taken(controls)] == frames

@@ -335,4 +335,4 @@ def test_an_idle_table_fills_nothing() -> None:
     table = StreamTable(client=True)
     out = bytearray()
     assert table.fill(out, 100) == []
-    assert (out, table.has_queued(), table.queued_octets()) == (b"", False, 0)
+    assert (len(out), table.has_queued(), table.queued_octets()) == (0, False, 0)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.transports.soar.streams.pairs import HEADER, TARGET, Packet, Pair
 from transports.soar.core.streams.events import (
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from transports.soar.core.streams.table import StreamTable
 
 UP, DOWN = True, False
+PATTERN: Final = bytes(i * 7 & 0xFF for i in range(256)) * 120
 ROOMS: Final = {UP: (14, 27, 79, 126), DOWN: (60, 200, 435, 1095)}
 
 
@@ -98,7 +106,7 @@ class Pipe(RuleBasedStateMachine):
         if way is DOWN and number not in self.connected:
             self.connected.add(number)
             self.pair.server.opened(number)
-        octets = bytes((salt + i * 7) & 0xFF for i in range(min(size, self.side(way).room(number))))
+        octets = PATTERN[salt : salt + min(size, self.side(way).room(number))]
         self.side(way).write(number, octets)
         direction.written += octets
 
@@ -204,7 +212,8 @@ class Pipe(RuleBasedStateMachine):
                         incoming.ended = True
                         self.directions[number, UP].reset = True
                     case StreamReset():
-                        assert incoming.reset
+                        # A stream whose target never came is reset by the server's table itself.
+                        assert incoming.reset or number not in self.known
                         incoming.ended = True
                     case StreamStopped():
                         assert self.directions[number, way].stopped
@@ -278,7 +287,9 @@ class Pipe(RuleBasedStateMachine):
         client, server = self.pair.client, self.pair.server
         assert client._sender.sent == server._receiver._received
         assert server._sender.sent == client._receiver._received
-        for (number, _), direction in self.directions.items():
+        for (number, way), direction in self.directions.items():
+            if way is DOWN or number in self.known:
+                self.take(number, way, 1)
             if not (direction.reset or direction.stopped or number in self.refused):
                 assert direction.read == direction.written
                 assert direction.ended
@@ -286,10 +297,15 @@ class Pipe(RuleBasedStateMachine):
         assert self.over[DOWN] == self.known
 
 
-TestLossyPipe = Pipe.TestCase
-TestLossyPipe.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+def test_every_octet_arrives_whole_in_order_once() -> None:
+    run_state_machine_as_test(
+        Pipe, settings=settings(max_examples=50, stateful_step_count=40, deadline=None)
+    )
 
 
 @pytest.mark.soak
-class TestLossyPipeForLong(Pipe.TestCase):
-    settings = settings(max_examples=3000, stateful_step_count=80, deadline=None)
+@pytest.mark.timeout(1200)
+def test_a_long_run_over_a_lossy_pipe() -> None:
+    run_state_machine_as_test(
+        Pipe, settings=settings(max_examples=2000, stateful_step_count=80, deadline=None)
+    )

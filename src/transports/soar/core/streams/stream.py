@@ -39,6 +39,7 @@ class Stream:
         receive: octets from the peer.
         window: what the peer may send.
         stopped: whether this side reads no more.
+        stop_code: of a STOP that came before the target was known, and is to be told then; -1 for none.
         announced: whether the application knows of it.
         connected: whether the target is known to be connected.
         refused: whether the target is known never to be connected.
@@ -61,6 +62,7 @@ class Stream:
         "send_state",
         "sendable",
         "starved",
+        "stop_code",
         "stopped",
         "window",
         "wire_number",
@@ -79,6 +81,7 @@ class Stream:
         self.receive = ReceiveBuffer()
         self.window = window
         self.stopped = False
+        self.stop_code = -1
         self.announced = False
         self.connected = False
         self.refused = False

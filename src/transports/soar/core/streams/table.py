@@ -342,7 +342,7 @@ class StreamTable:
         self._receiver.on_data(stream, frame)
         if self._is_client:
             self._connect(stream)
-        elif not stream.announced and stream.send_state is SendState.OPEN:
+        elif not (stream.announced or stream.refused):
             self._read_target(stream)
         has_news = stream.announced and bool(receive.readable or receive.has_all)
         if has_news and not had_news and not stream.stopped:
@@ -367,6 +367,8 @@ class StreamTable:
         self._reset(stream, ResetCode.CANCELLED)
         if stream.announced:
             self.events.append(StreamStopped(stream.number, frame.code))
+        else:
+            stream.stop_code = frame.code
 
     def _on_max_stream_data(self, frame: MaxStreamData) -> None:
         stream = self._find(frame.stream)
@@ -376,16 +378,16 @@ class StreamTable:
 
     def _on_refused(self, frame: Refused) -> None:
         stream = self._find(frame.stream)
-        if stream is None or stream.receive.has_all:
+        if stream is None or stream.refused:
             return
         if stream.connected:
             raise RemoteProtocolError(f"stream {frame.stream} is refused after it was connected")
         stream.refused = True
-        self._receiver.end(stream, 0)
+        if not stream.receive.has_all:
+            self._receiver.end(stream, 0)
         # The server learns how much was sent, which its windows need (RFC 9000 section 4.5).
         self._reset(stream, ResetCode.CANCELLED)
-        if not stream.stopped:
-            self.events.append(StreamRefused(stream.number, frame.reason))
+        self.events.append(StreamRefused(stream.number, frame.reason))
         self._settle(stream)
 
     # --- within ------------------------------------------------------------------------------
@@ -419,6 +421,8 @@ class StreamTable:
             self._receiver.read(stream, size)
             stream.announced = True
             self.events.append(StreamOpened(stream.number, target))
+            if stream.stop_code >= 0:
+                self.events.append(StreamStopped(stream.number, stream.stop_code))
         elif stream.receive.has_all:
             self._refuse(stream, RefusalReason.NOT_AN_ADDRESS)
 
