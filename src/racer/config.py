@@ -37,8 +37,9 @@ _MAX_BYTES: Final = 1024 * 1024  # a configuration of a thousand entrants is a t
 _TOP: Final = ("entrant", "redact", "timeout")
 _ENTRANT: Final = ("name", "options", "start_delay", "tier", "transport")
 
-# What races when nothing is configured.
-_UNCONFIGURED: Final = ("direct",)
+# What races when nothing is configured: the plain way, and beside it, a little later, the way past filters of names that
+# takes nobody's help. The second is left out where it is not installed.
+_UNCONFIGURED: Final = ("direct", "proxyless")
 
 
 def load(path: str | os.PathLike[str]) -> Dialer:
@@ -112,7 +113,7 @@ def _home() -> Path:
 
 
 def configured() -> Dialer:
-    """Return a dialer for `racer.dial`: as `default_path()` says, or of `direct` alone where there is no file.
+    """Return a dialer for `racer.dial`: as `default_path()` says, or of `direct` and `proxyless` where there is no file.
 
     Raises:
         ConfigError: the file cannot be used; also when `RACER_CONFIG` names one that is not there.
@@ -124,7 +125,10 @@ def configured() -> Dialer:
         path = None
     if path is not None and (os.environ.get("RACER_CONFIG") or _may_be_there(path)):
         return load(path)
-    return Dialer([Entrant(_registry.make(kind, name=kind)) for kind in _UNCONFIGURED])
+    first, *others = _UNCONFIGURED
+    there = _registry.installed()
+    kinds = [first, *(kind for kind in others if kind in there)]
+    return Dialer([Entrant(_registry.make(kind, name=kind)) for kind in kinds])
 
 
 def _may_be_there(path: Path) -> bool:

@@ -232,8 +232,13 @@ def test_a_named_file_that_is_not_there_is_an_error(
     assert plugins.made == []
 
 
-def test_without_a_configuration_direct_races_alone() -> None:
+def test_without_a_configuration_direct_races_alone_where_proxyless_is_not_installed() -> None:
     assert repr(config.configured()) == "<Dialer of direct>"
+
+
+def test_without_a_configuration_direct_and_proxyless_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "soar", "proxyless", "direct")
+    assert repr(config.configured()) == "<Dialer of direct, proxyless>"
 
 
 def test_with_a_configuration_nothing_races_that_it_does_not_list(home: Path) -> None:

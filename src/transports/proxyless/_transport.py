@@ -177,7 +177,7 @@ class Proxyless(Transport):
             text: the file's content, YAML or JSON. What it does not name is as the class has it.
             skip_unsupported: whether fallbacks of kinds that are not supported are left out instead of being an error;
                 `status()` tells which.
-            **options: those of the class, but for `resolvers`, `strategies` and `fallbacks`.
+            **options: those of the class, but for what the file names.
 
         Raises:
             ConfigError: something in the file or the options cannot be; says where, what, and why.
@@ -188,7 +188,7 @@ class Proxyless(Transport):
             ("strategies", config.strategies),
             ("fallbacks", config.fallbacks),
         ):
-            if name in options:
+            if listed and name in options:
                 msg = f"{name} and a strategy file: only one of them can say it"
                 raise ConfigError(msg)
             if listed:
