@@ -203,11 +203,12 @@ class Script:
         return [self.question(self.name(packet, number), form) for packet in packets]
 
     def shake(self, source: Source = RESOLVER) -> Terms | Retry | None:
-        """Send a first flight, and return what its answer says."""
-        answers = [
-            answer for question in self.flight() for answer in self.desk.ask(question, source)
-        ]
-        return self.take_welcome(answers[-1]) if answers else None
+        """Send a first flight, and return what is said to it."""
+        said = None
+        for question in self.flight():
+            for message in self.desk.ask(question, source):
+                said = self.take_welcome(message) or said
+        return said
 
     def take_welcome(self, message: bytes) -> Terms | Retry | None:
         payload = self.read(message).payload
@@ -272,10 +273,11 @@ class Script:
     def open_stream(
         self, number: int = 0, target: Target = TARGET, data: bytes = b""
     ) -> ServerStream:
-        """Open a stream, connected at once, and return the server's end of it."""
+        """Open a stream, have it connected and the client told so, and return the server's end of it."""
         self.exchange(StreamData(number, 0, target.to_wire() + data, False), name_class=4)
         stream = self.desk.streams[-1]
         stream.opened()
+        self.exchange()
         return stream
 
     def prove(self) -> None:

@@ -30,7 +30,7 @@ class Table:
     def add(
         self, number: int, now: float = 0.0, sid: bytes = b"sid1", qtype: QType = QType.DS
     ) -> None:
-        question = Question(Copy(number, 0x0100, qtype=qtype), ZONE, RESOLVER, Form.DS, 1)
+        question = Question(Copy(number, 0x0100, qtype=qtype), ZONE, RESOLVER, Form.DS, 1, 0.0)
         header = Header(Kind.EARLY, 0, sid, number, bytes(7))
         self.early.add(sid, Arrival(header, bytes(38), question), at(now))
 

@@ -16,7 +16,7 @@ def at(awake: float) -> Instant:
 
 
 def question(number: int = 0, *, tcp: bool = False) -> Question:
-    return Question(Copy(number, 0x0100), ZONE, RESOLVER._replace(tcp=tcp), Form.DS, 1)
+    return Question(Copy(number, 0x0100), ZONE, RESOLVER._replace(tcp=tcp), Form.DS, 1, 0.0)
 
 
 def park(number: int, since: float = 0.0, *, path: int = 0) -> Park:

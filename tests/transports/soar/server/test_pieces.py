@@ -22,7 +22,7 @@ def at(awake: float) -> Instant:
 
 
 def question(number: int) -> Question:
-    return Question(Copy(number, 0x0100), ZONE, RESOLVER, Form.DS, 1)
+    return Question(Copy(number, 0x0100), ZONE, RESOLVER, Form.DS, 1, 0.0)
 
 
 def fragment(offset: int, size: int = 27, message: bytes = MESSAGE) -> Fragment:

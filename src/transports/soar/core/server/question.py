@@ -22,6 +22,7 @@ class Question(NamedTuple):
         source: who sent it.
         form: the form that its packet is for.
         name_class: that of its name.
+        came: when it came, in awake seconds.
     """
 
     copy: Copy
@@ -29,6 +30,7 @@ class Question(NamedTuple):
     source: Source
     form: Form
     name_class: int
+    came: float
 
     @property
     def fits_form(self) -> bool:

@@ -96,7 +96,7 @@ class Server:
         if header is None:
             self._replies.message(source, self._settings.authority.answer(copy))
             return
-        question = Question(copy, located[1], source, _FORMS[header.form], found.number)
+        question = Question(copy, located[1], source, _FORMS[header.form], found.number, now.awake)
         arrival = Arrival(header, found.packet, question)
         if header.kind == Kind.FRAGMENT:
             self._door.receive(arrival, now)

@@ -167,7 +167,7 @@ class Session:
         info, payload = opened
         record = self.records.get(number)
         if record is None:
-            record = self.records.add(number, now.awake)
+            record = self.records.add(number, question.came)
             self.asked = now.elapsed
             is_early = header.kind != Kind.DATA
             if not is_early and not self.is_confirmed:
