@@ -357,7 +357,7 @@ def test_when_memory_is_short_sessions_have_to_do_with_less() -> None:
     session = desk.server._keeper.table.get(client.sid)
     assert session is not None
     assert desk.server._keeper.sealed_allowance(session) == SCARCE_SEALED
-      desk.server.end(client.sid, EndCode.OPERATOR, desk.now)
+    desk.server.end(client.sid, EndCode.OPERATOR, desk.now)
     desk.flush()
     assert desk.server.status(desk.now).octets == 0
 
