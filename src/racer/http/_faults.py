@@ -68,7 +68,7 @@ class Fault(Exception):
         """Whether it only means that nothing came in time."""
         return self.kind.endswith("Timeout")
 
-    def of(self, transport: str, *, reused: bool) -> Fault:
+    def of(self, transport: str, *, reused: bool = False) -> Fault:
         """Return itself, told where it happened."""
         self.transport, self.reused = transport, reused
         return self

@@ -68,7 +68,7 @@ class Library:
             raise self.module.UnsupportedProtocol(msg, request=original)
         extensions = original.extensions
         method = original.method.encode("ascii")
-        idempotent = method in RETRY_METHODS or _is_marked(extensions.get("racer"))
+        idempotent = _is_marked(extensions.get("racer")) or method in RETRY_METHODS
         headers = list(original.headers.raw)
         upload: Upload
         try:
@@ -103,7 +103,7 @@ class Library:
         )
 
     def error(self, failure: Failure | Fault) -> Exception:
-        """Return the library's error for a failure, to be raised from `cause`."""
+        """Return the library's error for a failure, racer's as its `__cause__`."""
         error = failure.error if isinstance(failure, Failure) else cause_of(failure)
         raised: Exception = getattr(self.module, failure.kind)(str(error))
         raised.__cause__ = error
@@ -219,10 +219,15 @@ def _async_stream(module: ModuleType) -> Any:  # noqa: ANN401 - a class made for
         """The body of a response; closing it waits for nothing."""
 
         def __init__(
-            self, body: Body, library: Library, dropped: Callable[[Body], None] | None = None
+            self,
+            body: Body,
+            library: Library,
+            transport_name: str = "",
+            dropped: Callable[[Body], None] | None = None,
         ) -> None:
             self._body = body
             self._library = library
+            self._transport_name = transport_name
             self._dropped = dropped
 
         def __aiter__(self) -> Self:
@@ -233,7 +238,8 @@ def _async_stream(module: ModuleType) -> Any:  # noqa: ANN401 - a class made for
             try:
                 chunk = await self._body.receive()
             except Fault as fault:
-                raise self._library.error(fault) from fault.__cause__
+                error = self._library.error(fault.of(self._transport_name))
+                raise error from error.__cause__
             if not chunk:
                 self._dropped = None
                 raise StopAsyncIteration
@@ -258,12 +264,14 @@ def _sync_stream(module: ModuleType) -> Any:  # noqa: ANN401 - a class made for 
         def __init__(
             self,
             library: Library,
+            transport_name: str,
             chunks: Iterable[bytes],
             close: Callable[[], None],
             dropped: Callable[[Body], None] | None,
             body: Body,
         ) -> None:
             self._library = library
+            self._transport_name = transport_name
             self._chunks = chunks
             self._close = close
             self._dropped = dropped
@@ -276,7 +284,8 @@ def _sync_stream(module: ModuleType) -> Any:  # noqa: ANN401 - a class made for 
             try:
                 return next(self._chunks)  # type: ignore[call-overload, no-any-return]
             except Fault as fault:
-                raise self._library.error(fault) from fault.__cause__
+                error = self._library.error(fault.of(self._transport_name))
+                raise error from error.__cause__
             except StopIteration:
                 self._dropped = None
                 raise

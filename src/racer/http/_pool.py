@@ -226,7 +226,6 @@ class Pool:
         if not self._serve(ticket, now):
             self._waiting.setdefault(ticket.key, deque()).append(ticket)
             self._waits += 1
-            self._forget_if_empty(ticket.origin)
         self._bury()
 
     def withdraw(self, ticket: Ticket, now: float) -> None:
@@ -254,6 +253,7 @@ class Pool:
             return True
         leads = state.leading is not _Leading.TOGETHER and self._may_multiplex(ticket.origin)
         if (state.makes and leads) or not self._make_room():
+            self._forget_if_empty(ticket.origin)
             return False
         self._origins[ticket.origin] = (
             state  # it was forgotten if its last connection has just been dropped

@@ -211,6 +211,7 @@ class _Call:
             raise
         stream = library.sync_stream(
             library,
+            answer.via.transport_name,
             _Chunks(self._thread, answer),
             _Closer(self._thread, answer),
             answer.dropped,

@@ -102,7 +102,7 @@ class RacerTransport(_AsyncBase):
         Cancelling at any point leaves no connection, stream or task behind.
         """
         library = library_of(request)
-        ours = library.request(request, _source)
+        ours = library.request(request, _Source)
         engine = self._engine
         try:
             response, via = await engine.send(ours)
@@ -111,8 +111,9 @@ class RacerTransport(_AsyncBase):
         finally:
             if ours.upload.content is None:
                 await ours.upload.aclose()
-        dropped = closer_for((await engine.dialer()).host, via.transport_name)
-        stream = library.async_stream(response.body, library, dropped)
+        name = via.transport_name
+        dropped = closer_for((await engine.dialer()).host, name)
+        stream = library.async_stream(response.body, library, name, dropped)
         return library.response(response, via, stream)
 
     async def aclose(self) -> None:
@@ -142,9 +143,26 @@ class RacerTransport(_AsyncBase):
         )
 
 
-def _source(stream: Any) -> AsyncIterator[bytes]:  # noqa: ANN401 - the library's
-    iterator: AsyncIterator[bytes] = stream.__aiter__()
-    return iterator
+class _Source:
+    """A request's body that comes bit by bit.
+
+    Closing it closes the caller's own generator too, which the libraries leave to the garbage collector.
+    """
+
+    def __init__(self, stream: Any) -> None:  # noqa: ANN401 - the library's
+        self._stream = stream
+        self._iterator: AsyncIterator[bytes] = stream.__aiter__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._iterator)
+
+    async def aclose(self) -> None:
+        for each in (self._iterator, getattr(self._stream, "_stream", None)):
+            if (close := getattr(each, "aclose", None)) is not None:
+                await close()
 
 
 def encode(request: Request) -> Any:  # noqa: ANN401 - the library's

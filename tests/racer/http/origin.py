@@ -249,9 +249,9 @@ class _HTTP2:
         self._window = anyio.Event()
 
     async def run(self) -> None:
+        self.http.initiate_connection()
         if self.origin._settings:
             self.http.update_settings(self.origin._settings)
-        self.http.initiate_connection()
         await self.flush()
         async with anyio.create_task_group() as group:
             with contextlib.suppress(*GONE, h2.exceptions.ProtocolError):
@@ -262,9 +262,11 @@ class _HTTP2:
             group.cancel_scope.cancel()
 
     async def flush(self) -> None:
-        async with self._lock:
-            while data := self.http.data_to_send():
-                await self.stream.send(data)
+        # Shielded: a write that is cut short loses bytes that the library believes sent.
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                while data := self.http.data_to_send():
+                    await self.stream.send(data)
 
     async def send_raw(self, data: bytes) -> None:
         async with self._lock:

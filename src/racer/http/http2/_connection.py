@@ -363,17 +363,25 @@ class HTTP2Body:
 
         Raises:
             Fault: the stream ended before its time, or nothing came in time.
+
+        Cancelling closes it.
         """
-        while (data := self.receive_nowait()) is None:
-            with anyio.CancelScope() as scope:
-                self._exchange.note()
-                await self._exchange.wait(scope, self._read, math.inf)
-                continue
-            self._exchange.waited_in_vain()
+        try:
+            while (data := self.receive_nowait()) is None:
+                await self._wait()
+        except BaseException:
             self.close()
-            msg = "no more of the response in time"
-            raise Fault("ReadTimeout", msg)
+            raise
         return data
+
+    async def _wait(self) -> None:
+        with anyio.CancelScope() as scope:
+            self._exchange.note()
+            await self._exchange.wait(scope, self._read, math.inf)
+            return
+        self._exchange.waited_in_vain()
+        msg = "no more of the response in time"
+        raise Fault("ReadTimeout", msg)
 
     def receive_nowait(self) -> bytes | None:
         """Return what is here: empty at the end, `None` when one has to wait."""

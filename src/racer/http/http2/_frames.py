@@ -1,7 +1,8 @@
 """Finds GOAWAY in a stream of frames, so that a connection may end in good order (RFC 9113 §4.1, §6.8).
 
 `h2` takes a GOAWAY for the end of everything and refuses each frame behind it, though §6.8 lets streams that the peer has
-accepted go on. So GOAWAY never reaches it.
+accepted go on. So GOAWAY never reaches it. Nor does a frame longer than we said we take: `h2` would wait for all of it
+first, and a server that speaks something else would never be found out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ("GoAway", "GoAwayFilter")
 _HEAD: Final = 9  # octets of a frame's header
 _GOAWAY: Final = 7
 _LEAST: Final = 8  # octets of a GOAWAY's payload: last stream and error code
-_MAX_GOAWAY: Final = 16_384  # debug data may follow; no frame is longer before SETTINGS allow it
+_MAX_FRAME: Final = 16_384  # octets of a payload, SETTINGS_MAX_FRAME_SIZE by default: we ask for no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class GoAwayFilter:
         """Return the bytes to pass on, and the GOAWAY frames that ended in `data`.
 
         Raises:
-            RemoteProtocolError: a GOAWAY of a size that it cannot have.
+            RemoteProtocolError: a frame of a size that it cannot have.
         """
         if self._left >= len(data):  # the middle of a large frame, or its end
             self._left -= len(data)
@@ -72,8 +73,11 @@ class GoAwayFilter:
         if len(self._head) == _HEAD:
             length = int.from_bytes(self._head[:3], "big")
             stream_id = int.from_bytes(self._head[5:], "big") & 0x7FFF_FFFF
+            if length > _MAX_FRAME:
+                msg = f"a frame of {length} octets, where {_MAX_FRAME} are the most"
+                raise RemoteProtocolError(msg)
             if self._head[3] == _GOAWAY and not stream_id:
-                if not _LEAST <= length <= _MAX_GOAWAY:
+                if length < _LEAST:
                     msg = f"a GOAWAY of {length} octets"
                     raise RemoteProtocolError(msg)
                 self._goaway, self._missing = bytearray(), length
