@@ -2,7 +2,8 @@
 
 Each figure is the best of many short blocks, and the blocks of all operations take turns, so that a busy moment of the
 machine falls on all alike. Beside it stand the figure once measured for a bare sketch of the same work (on this kind of
-machine, alone on it), and a rival that does the same in the same run: the standard library's base32, or dnspython.
+machine, alone on it), and a rival in the same run: what does the same by other means (the standard library's base32,
+dnspython), or, of crypto, the bare cipher, hash or curve operations that cannot be spared.
 
 To add operations, write a function that returns a list of `Operation` and name it in `GROUPS`.
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import base64
 import gc
+import hashlib
+import itertools
 import json
 import platform
 import sys
@@ -25,8 +28,29 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import dns.message
 import dns.name
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from benchmarks._loops import count
+from transports.soar.core.crypto import (
+    EndCode,
+    First,
+    FirstMessage,
+    Fragment,
+    Info,
+    Kind,
+    Notice,
+    PublicKey,
+    ServerKey,
+    SizeClass,
+    Status,
+    Terms,
+    build_notice,
+    open_first,
+    read_fragment,
+    read_header,
+    read_notice,
+)
 from transports.soar.core.dns import base32
 from transports.soar.core.dns.answers import (
     Form,
@@ -220,7 +244,190 @@ def _copy(zone: Zone, form: Form) -> Copy:
     return copy
 
 
-GROUPS: Final[Mapping[str, Callable[[], list[Operation]]]] = {"dns": dns_operations}
+def crypto_operations() -> list[Operation]:
+    """Return those of the handshake, of sealed packets and answers, and of notices (SPEC 6, 7, 8 and 15.4)."""
+    zone = Zone.parse("t.example.com")
+    key = ServerKey(bytes(range(32)))
+    client = _first_message(key.public, zone)
+    server = _opened(key, zone, client)
+    client.receive(_welcome(key, server))
+    return [
+        *_handshakes(key, zone),
+        *_gates(key, client),
+        *_packets(key, client, server),
+        *_sealed_answers(client, server),
+        *_notices(key),
+    ]
+
+
+def _first_message(public: PublicKey, zone: Zone) -> FirstMessage:
+    return FirstMessage(
+        public=public, zone=zone.wire, wall=1.8e9, frames=bytes(20), capacity=38, entropy=bytes
+    )
+
+
+def _opened(key: ServerKey, zone: Zone, client: FirstMessage) -> First:
+    first = open_first(key, zone.wire, client.message)
+    assert first is not None
+    return first
+
+
+def _welcome(key: ServerKey, first: First) -> bytes:
+    terms = Terms(
+        status=Status.WELCOME,
+        time=1_800_000_000,
+        idle_timeout=120.0,
+        status_key=key.status_key(first.sid),
+    )
+    return first.answer(terms, entropy=bytes)
+
+
+def _handshakes(key: ServerKey, zone: Zone) -> list[Operation]:
+    """Return both sides; beside them stand their operations on the curve alone."""
+    private = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+    public = key.public.raw
+    made = _first_message(key.public, zone)
+    answer = _welcome(key, _opened(key, zone, made))
+
+    def curve(exchanges: int) -> None:
+        X25519PrivateKey.from_private_bytes(bytes(32)).public_key().public_bytes_raw()
+        for _ in range(exchanges):
+            private.exchange(X25519PublicKey.from_public_bytes(public))
+
+    def whole_client() -> None:
+        assert _first_message(key.public, zone).receive(answer) is not None
+
+    return [
+        Operation(
+            "msg1, client",
+            lambda: _first_message(key.public, zone),
+            rival=lambda: curve(1),
+        ),
+        Operation("msg1 and msg2, client", whole_client, rival=lambda: curve(2)),
+        Operation(
+            "msg1 and msg2, server",
+            lambda: _welcome(key, _opened(key, zone, made)),
+            125,
+            lambda: curve(2),
+        ),
+        Operation(
+            "msg1 that is forged, server",
+            lambda: open_first(key, zone.wire, made.message[:-1] + b"x"),
+        ),
+    ]
+
+
+def _gates(key: ServerKey, client: FirstMessage) -> list[Operation]:
+    header_key = key.public.header_key
+    packet = client.fragments(38, form=0, entropy=bytes)[0]
+    secret = bytes(32)
+
+    def gate() -> Fragment | None:
+        header = read_header(header_key, packet)
+        assert header is not None
+        return read_fragment(header_key, header, packet)
+
+    return [
+        Operation(
+            "mask of a header",
+            lambda: header_key.mask(packet[-16:]),
+            0.55,
+            lambda: hashlib.blake2s(packet[-16:], digest_size=7, key=secret).digest(),
+        ),
+        Operation("read header", lambda: read_header(header_key, packet)),
+        Operation("read header and gate", gate),
+    ]
+
+
+def _packets(key: ServerKey, client: FirstMessage, server: First) -> list[Operation]:
+    """Return those of packets; beside them stands the bare cipher."""
+    operations = []
+    header_key = key.public.header_key
+    cipher, nonce, additional = ChaCha20Poly1305(bytes(32)), bytes(12), bytes(8)
+    info = Info(0, SizeClass.OCTETS_1232, may_park=True)
+    for capacity in (38, 146):
+        frames = bytes(capacity - 24)
+        plain = b"\0" + frames
+        sealed = cipher.encrypt(nonce, plain, additional)
+        number = client.seals.next_number
+
+        def seal(frames: bytes = frames, capacity: int = capacity) -> bytes:
+            seals = client.seals
+            return seals.seal_packet(
+                Kind.DATA, 0, seals.next_number, info, frames, capacity=capacity
+            )
+
+        packet = seal()
+
+        def unseal(packet: bytes = packet, number: int = number) -> tuple[Info, bytes] | None:
+            header = read_header(header_key, packet)
+            return None if header is None else server.seals.open_packet(header, packet, number)
+
+        assert unseal() is not None
+        operations += [
+            Operation(
+                f"seal packet, {capacity} octets",
+                seal,
+                rival=partial(cipher.encrypt, nonce, plain, additional),
+            ),
+            Operation(
+                f"open packet, {capacity} octets",
+                unseal,
+                rival=partial(cipher.decrypt, nonce, sealed, additional),
+            ),
+        ]
+    return operations
+
+
+def _sealed_answers(client: FirstMessage, server: First) -> list[Operation]:
+    operations = []
+    cipher, nonce = ChaCha20Poly1305(bytes(32)), bytes(12)
+    numbers = itertools.count()
+    for size, sealing, opening in ((0, None, None), (1200, 1.61, 1.45)):
+        frames = bytes(size)
+        sealed = cipher.encrypt(nonce, frames, None)
+        number = next(numbers)
+        payload = server.seals.seal_answer(number, 3, 0.1, frames)
+
+        def seal(frames: bytes = frames) -> bytes:
+            return server.seals.seal_answer(next(numbers), 3, 0.1, frames)
+
+        operations += [
+            Operation(
+                f"seal answer, {size} octets",
+                seal,
+                sealing,
+                partial(cipher.encrypt, nonce, frames, None),
+            ),
+            Operation(
+                f"open answer, {size} octets",
+                partial(client.seals.open_answer, number, payload),
+                opening,
+                partial(cipher.decrypt, nonce, sealed, None),
+            ),
+        ]
+    return operations
+
+
+def _notices(key: ServerKey) -> list[Operation]:
+    sid, name = b"abcd", bytes(79)
+    notice = Notice(EndCode.UNKNOWN, 120.0, None)
+    status_key = key.status_key(sid)
+    octets = build_notice(status_key, notice, name)
+    return [
+        Operation(
+            "make notice, server",
+            lambda: build_notice(key.status_key(sid), notice, name),
+            1.3,
+        ),
+        Operation("check notice, client", lambda: read_notice(octets, status_key, name)),
+    ]
+
+
+GROUPS: Final[Mapping[str, Callable[[], list[Operation]]]] = {
+    "crypto": crypto_operations,
+    "dns": dns_operations,
+}
 """What can be measured, by name; each function makes its operations anew."""
 
 

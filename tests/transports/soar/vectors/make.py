@@ -458,6 +458,7 @@ def notices() -> Vector:
         Notice(EndCode.REVOKED, 119.9, 128),
         Notice(EndCode.EXPIRED, 60.0, None),
         Notice(EndCode.CAPACITY, 3.3, 1),
+        Notice(EndCode.PROTOCOL, 12.5, 3),
     ]
     return {
         "server_private": SERVER_KEY._raw,
