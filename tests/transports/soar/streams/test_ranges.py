@@ -34,6 +34,11 @@ def test_a_range_set_is_a_set(steps: list[tuple[bool, int, int]], low: int, high
         if model:
             assert ranges.first() == listed[0]
     assert all((i in ranges) == (i in model) for i in range(42))
+    place = ranges.take(low)
+    assert place == next(i for i in range(low, 42) if i not in model)
+    model -= set(range(place))
+    assert {i for a, b in ranges for i in range(a, b)} == model
+    assert ranges.size == len(model)
     gaps = ranges.gaps(low, high)
     assert {i for a, b in gaps for i in range(a, b)} == set(range(low, high)) - model
     assert all(a < b for a, b in gaps)

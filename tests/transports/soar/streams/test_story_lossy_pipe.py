@@ -135,11 +135,11 @@ class Pipe(RuleBasedStateMachine):
     @rule(data=st.data())
     def refuse(self, data: st.DataObject) -> None:
         drawn = self.draw(data, DOWN)
-        if drawn is not None and drawn[0] not in self.connected:
-            number, direction = drawn
-            if not (direction.finished or direction.reset):
-                self.refused[number] = 3
-            self.pair.server.refuse(number, 3)
+        if drawn is None or drawn[0] in self.connected or drawn[1].finished:
+            return
+        if not drawn[1].reset:
+            self.refused[drawn[0]] = 3
+        self.pair.server.refuse(drawn[0], 3)
 
     @rule(data=st.data(), way=st.booleans(), most=st.integers(1, 20_000))
     def read(self, data: st.DataObject, way: bool, most: int) -> None:
@@ -235,6 +235,7 @@ class Pipe(RuleBasedStateMachine):
             sender, receiver = table._sender, table._receiver
             streams = table._register.streams.values()
             assert sender._kept == sum(s.send.kept for s in streams)
+            assert table.sending == sum(len(s.send.data) for s in streams)
             assert sender._lost == sum(s.send.lost.size for s in streams)
             assert sender._sendable == sum(s.sendable for s in streams)
             assert receiver._pieces == sum(s.receive.pieces for s in streams)
@@ -243,7 +244,7 @@ class Pipe(RuleBasedStateMachine):
             assert 0 <= receiver.waiting <= receiver._limits.most_session_window
             assert all(s.send.sent <= s.send_limit for s in streams)
             assert bool(table.queued_octets()) == table.has_queued()
-            held = sum(s.receive.readable + sum(map(len, s.receive._pieces)) for s in streams)
+            held = sum(len(s.receive.data) + sum(map(len, s.receive._pieces)) for s in streams)
             assert held <= receiver.waiting
             assert table.live == sum(not s.over for s in streams)
 

@@ -223,11 +223,16 @@ def test_the_windows_know_what_was_sent_of_a_refused_stream() -> None:
     assert pair.server.waiting == 0
 
 
-def test_a_connected_stream_is_not_refused() -> None:
+def test_a_stream_that_was_used_is_not_refused() -> None:
     pair = Pair()
-    number = pair.open()
-    with pytest.raises(LocalProtocolError):
-        pair.server.refuse(number, 1)
+    connected = pair.open()
+    written, finished = pair.client.open(HEADER), pair.client.open(HEADER)
+    pair.run()
+    pair.server.write(written, b"x")
+    pair.server.finish(finished)
+    for number in (connected, written, finished):
+        with pytest.raises(LocalProtocolError):
+            pair.server.refuse(number, 1)
 
 
 def test_spec_10_2_a_reset_cancels_a_connect() -> None:

@@ -76,6 +76,15 @@ class RangeSet:
         starts[low:high] = [a for a, _ in kept]
         stops[low:high] = [b for _, b in kept]
 
+    def take(self, place: int) -> int:
+        """Return `place`, or the end of the range that holds or touches it; take all up to there out of the set."""
+        starts, stops = self._starts, self._stops
+        while starts and starts[0] <= place:
+            place = max(place, stops[0])
+            self.size -= stops[0] - starts[0]
+            del starts[0], stops[0]
+        return place
+
     def gaps(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return the ranges between `start` and `stop` that are not in the set."""
         found: list[tuple[int, int]] = []

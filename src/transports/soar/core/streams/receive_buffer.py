@@ -28,6 +28,8 @@ class ReceiveBuffer:
     each growing at its tail.
 
     Attributes:
+        data: what can be read.
+        discards: whether nothing is kept.
         next: all before this place has come.
         highest: no octet has come from this place on.
         final_size: where the direction ends; -1 while that is not known.
@@ -36,30 +38,25 @@ class ReceiveBuffer:
     """
 
     __slots__ = (
-        "_discards",
         "_pieces",
-        "_ready",
         "_starts",
         "consumed",
+        "data",
+        "discards",
         "final_size",
         "highest",
         "next",
     )
 
     def __init__(self) -> None:
-        self._ready = bytearray()
+        self.data = bytearray()
         self._starts: list[int] = []
         self._pieces: list[bytearray] = []
-        self._discards = False
+        self.discards = False
         self.next = 0
         self.highest = 0
         self.final_size = -1
         self.consumed = 0
-
-    @property
-    def readable(self) -> int:
-        """How many octets can be read."""
-        return len(self._ready)
 
     @property
     def pieces(self) -> int:
@@ -69,7 +66,7 @@ class ReceiveBuffer:
     @property
     def has_all(self) -> bool:
         """Whether the end is known and nothing before it is missing, or wanted."""
-        return self.final_size >= 0 and (self._discards or self.next == self.final_size)
+        return self.final_size >= 0 and (self.discards or self.next == self.final_size)
 
     def check(self, stop: int, *, fin: bool) -> None:
         """Refuse octets up to `stop` that don't agree with the end of the direction.
@@ -83,46 +80,48 @@ class ReceiveBuffer:
         elif fin and stop < self.highest:
             raise FinalSizeChanged(f"a stream ends at {stop}, and {self.highest} octets came")
 
-    def receive(self, offset: int, data: bytes) -> None:
+    def receive(self, offset: int, data: bytes) -> int:
         """Take in octets from `offset` on, which `check` has let pass.
+
+        Returns:
+            how many pieces more wait than before; below 0 if there are fewer.
 
         Raises:
             TooManyPieces: there are more than `MAX_PIECES`.
         """
         stop = offset + len(data)
         self.highest = max(self.highest, stop)
-        if self._discards:
+        if self.discards:
             self.consumed = self.highest
-            return
-        if stop <= self.next:
-            return
-        if offset > self.next:
-            self._keep(offset, data)
-            return
-        self._ready += data if offset == self.next else data[self.next - offset :]
+            return 0
+        place = self.next
+        if stop <= place:
+            return 0
+        if offset > place:
+            return self._keep(offset, data)
+        self.data += data if offset == place else data[place - offset :]
         self.next = stop
-        if self._starts:
-            self._join()
+        return self._join() if self._starts else 0
 
     def read(self, most: int) -> bytes:
         """Return and forget the next octets, at most `most`; none if none can be read."""
-        if most >= len(self._ready):
-            data = bytes(self._ready)
-            self._ready.clear()
+        if most >= len(self.data):
+            data = bytes(self.data)
+            self.data.clear()
         else:
-            data = bytes(self._ready[:most])
-            del self._ready[:most]
+            data = bytes(self.data[:most])
+            del self.data[:most]
         self.consumed += len(data)
         return data
 
     def peek(self, most: int) -> bytes:
         """Return the next octets, at most `most`, and leave them."""
-        return bytes(self._ready[:most])
+        return bytes(self.data[:most])
 
     def discard(self) -> None:
         """Drop what has come, and from now on whatever comes."""
-        self._discards = True
-        self._ready = bytearray()
+        self.discards = True
+        self.data = bytearray()
         self._starts = []
         self._pieces = []
         self.consumed = self.highest
@@ -132,9 +131,10 @@ class ReceiveBuffer:
         self.final_size = self.highest = final_size
         self.discard()
 
-    def _keep(self, offset: int, data: bytes) -> None:
+    def _keep(self, offset: int, data: bytes) -> int:
         """Put what came too early between the pieces, without what they already have."""
         starts, pieces = self._starts, self._pieces
+        before = len(starts)
         stop = offset + len(data)
         at = bisect_right(starts, offset) - 1
         if at >= 0:
@@ -157,8 +157,9 @@ class ReceiveBuffer:
             offset = starts[at] + len(pieces[at])
         if len(starts) > MAX_PIECES:
             raise TooManyPieces(f"a stream waits in {len(starts)} pieces")
+        return len(starts) - before
 
-    def _join(self) -> None:
+    def _join(self) -> int:
         """Append the pieces that now are in order to what can be read."""
         starts, pieces = self._starts, self._pieces
         joined = 0
@@ -167,9 +168,10 @@ class ReceiveBuffer:
                 break
             stop = start + len(piece)
             if stop > self.next:
-                self._ready += piece if start == self.next else piece[self.next - start :]
+                self.data += piece if start == self.next else piece[self.next - start :]
                 self.next = stop
             joined += 1
         if joined:
             del starts[:joined]
             del pieces[:joined]
+        return -joined

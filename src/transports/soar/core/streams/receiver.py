@@ -39,6 +39,7 @@ class Receiver:
         "_grown_at",
         "_limits",
         "_pieces",
+        "_raise_at",
         "_received",
         "_window",
     )
@@ -50,6 +51,7 @@ class Receiver:
         self._received = 0
         self._consumed = 0
         self._pieces = 0
+        self._raise_at = 0  # octets received from which on a higher limit is worth a frame
         self._grown = 0  # octets by which windows of streams are wider than at first
         self._grown_at: float | None = None
 
@@ -84,20 +86,22 @@ class Receiver:
         stop = offset + len(data)
         if fin or receive.final_size >= 0:
             receive.check(stop, fin=fin)
-        self._admit(stream, stop)
+        if stop > receive.highest:
+            self._admit(stream, stop)
         if fin:
             receive.final_size = stop
-        pieces = receive.pieces
         consumed = receive.consumed
-        receive.receive(offset, data)
-        self._consumed += receive.consumed - consumed
-        if pieces or receive.pieces:
-            self._pieces += receive.pieces - pieces
+        pieces = receive.receive(offset, data)
+        if pieces:
+            self._pieces += pieces
             if self._pieces > MAX_ALL_PIECES:
                 raise TooManyPieces(f"the streams of a session wait in {self._pieces} pieces")
+        if receive.discards:
+            self._consumed += receive.consumed - consumed
         if receive.final_size >= 0 and receive.has_all:
             self._forget_limit(stream)
-        self._raise_session()
+        if self._received >= self._raise_at:
+            self._raise_session()
 
     def on_reset(self, stream: Stream, frame: Reset) -> bool:
         """Take a RESET in; return whether that changes anything.
@@ -108,28 +112,28 @@ class Receiver:
         """
         receive = stream.receive
         receive.check(frame.final_size, fin=True)
-        self._admit(stream, frame.final_size)
+        if frame.final_size > receive.highest:
+            self._admit(stream, frame.final_size)
         if receive.has_all:
             return False
         self.end(stream, frame.final_size)
         return True
 
     def _admit(self, stream: Stream, stop: int) -> None:
-        """Count octets up to `stop` against both windows."""
+        """Count octets up to `stop`, beyond the highest before, against both windows."""
+        window, all_windows = stream.window, self._window
+        if stop > window.limit:
+            raise FlowControlExceeded(
+                f"stream {stream.number} goes on to {stop}, its limit is {window.limit}"
+            )
         new = stop - stream.receive.highest
-        if new <= 0:
-            return
-        if stop > stream.window.limit:
-            raise FlowControlExceeded(
-                f"stream {stream.number} goes on to {stop}, its limit is {stream.window.limit}"
-            )
         self._received += new
-        if self._received > self._window.limit:
+        if self._received > all_windows.limit:
             raise FlowControlExceeded(
-                f"{self._received} octets in all, the limit is {self._window.limit}"
+                f"{self._received} octets in all, the limit is {all_windows.limit}"
             )
-        stream.window.arrived += new
-        self._window.arrived += new
+        window.arrived += new
+        all_windows.arrived += new
 
     # --- from the reader --------------------------------------------------------------------
 
@@ -139,7 +143,7 @@ class Receiver:
         self._consumed += len(data)
         self._raise_stream(stream)
         # With much waiting for readers that stall, all that one has read may be less than a quarter.
-        self._raise_session(waits=not stream.receive.readable)
+        self._raise_session(waits=not stream.receive.data)
         return data
 
     def discard(self, stream: Stream) -> None:
@@ -211,6 +215,7 @@ class Receiver:
         limit = min(self._received + window.size, most)
         if window.advance(limit, waits=waits and self._received == window.limit):
             self._controls.queue(MaxData(limit))
+        self._raise_at = window.limit - window.size + (window.size >> 2)
 
     def _forget_limit(self, stream: Stream) -> None:
         """Take back frames that no longer matter to a peer that has ended its direction."""

@@ -21,6 +21,7 @@ class SendBuffer:
     acknowledged out of order, or lost and to be sent again.
 
     Attributes:
+        data: the octets from `base` on.
         base: all before it is acknowledged and forgotten.
         sent: all before it was sent at least once.
         fin_at: where the direction ends; -1 while it may still be written to.
@@ -31,8 +32,8 @@ class SendBuffer:
 
     __slots__ = (
         "_acked",
-        "_data",
         "base",
+        "data",
         "fin_acked",
         "fin_at",
         "fin_due",
@@ -42,7 +43,7 @@ class SendBuffer:
     )
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self.data = bytearray()
         self._acked = RangeSet()
         self.base = 0
         self.sent = 0
@@ -55,22 +56,17 @@ class SendBuffer:
     @property
     def end(self) -> int:
         """Where the octets written so far end."""
-        return self.base + len(self._data)
+        return self.base + len(self.data)
 
     @property
     def waiting(self) -> int:
         """How many octets were never sent."""
-        return self.base + len(self._data) - self.sent
+        return self.base + len(self.data) - self.sent
 
     @property
     def kept(self) -> int:
         """How many octets were sent and are still held for a loss."""
         return self.sent - self.base
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all octets, and the FIN behind them, are acknowledged."""
-        return self.fin_acked and self.base == self.fin_at
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Take octets in, to be sent after those before.
@@ -80,7 +76,7 @@ class SendBuffer:
         """
         if self.fin_at >= 0:
             raise LocalProtocolError("written to after its end")
-        self._data += data
+        self.data += data
 
     def finish(self) -> None:
         """Say that no octet will follow; FIN rides on the last, or goes alone if that is on its way."""
@@ -88,22 +84,28 @@ class SendBuffer:
             self.fin_at = self.end
             self.fin_due = self.sent == self.fin_at
 
-    def octets(self, start: int, stop: int) -> bytearray:
-        """Return a copy of what is between two places, neither before `base`."""
-        return self._data[start - self.base : stop - self.base]
+    def on_acked(self, start: int, stop: int, *, fin: bool) -> int:
+        """Note that a packet with these octets, and FIN with them, has arrived; forget what is settled by it.
 
-    def on_acked(self, start: int, stop: int, *, fin: bool) -> None:
-        """Note that a packet with these octets, and FIN with them, has arrived; forget what is settled by it."""
+        Returns:
+            by how many octets `base` has moved.
+        """
         if fin:
             self.fin_acked = True
             self.fin_due = False
-        if stop > self.base:
-            if self.lost:
-                self.lost.remove(start, stop)
-            if start > self.base:
-                self._acked.add(start, stop)
-            else:
-                self._settle(stop)
+        base = self.base
+        if stop <= base:
+            return 0
+        if self.lost.size:
+            self.lost.remove(start, stop)
+        if start > base:
+            self._acked.add(start, stop)
+            return 0
+        if self._acked.size:
+            stop = self._acked.take(stop)
+        del self.data[: stop - base]
+        self.base = stop
+        return stop - base
 
     def on_lost(self, start: int, stop: int, *, fin: bool) -> None:
         """Note that a packet with these octets is not known to have arrived; what still matters becomes due."""
@@ -112,7 +114,7 @@ class SendBuffer:
         start = max(start, self.base)
         if start >= stop:
             return
-        if self._acked:
+        if self._acked.size:
             for gap in self._acked.gaps(start, stop):
                 self.lost.add(*gap)
         else:
@@ -120,19 +122,8 @@ class SendBuffer:
 
     def clear(self) -> None:
         """Forget all octets: none will be sent any more."""
-        self._data = bytearray()
+        self.data = bytearray()
         self._acked = RangeSet()
         self.lost = RangeSet()
         self.base = self.sent
         self.fin_due = False
-
-    def _settle(self, stop: int) -> None:
-        """Move `base` to `stop`, and on over what was acknowledged out of order."""
-        acked = self._acked
-        if acked:
-            first, last = acked.first()
-            if first <= stop:
-                stop = max(stop, last)
-            acked.remove(0, stop)
-        del self._data[: stop - self.base]
-        self.base = stop

@@ -25,6 +25,7 @@ _OFFSET: Final = 4
 _LENGTH: Final = 2
 _FIN: Final = 1
 _PING: Final = 0x01
+_new: Final = tuple.__new__  # what a named tuple's class does, without its own function in between
 _LEAST: Final = 3  # octets of a STREAM frame that says anything: type, stream, and one more
 
 
@@ -99,6 +100,16 @@ class Sender:
 
     # --- what may be sent -------------------------------------------------------------------
 
+    def write(self, stream: Stream, data: bytes | bytearray | memoryview) -> None:
+        """Take octets of a stream in.
+
+        Raises:
+            LocalProtocolError: its end was said already.
+        """
+        stream.send.write(data)
+        self.held += len(data)
+        self.refresh(stream)
+
     @property
     def credit(self) -> int:
         """How many octets that were never sent may go now, over all streams."""
@@ -150,7 +161,7 @@ class Sender:
         to the end of the packet, so nothing but the packet's padding may follow.
         """
         records: list[Sent] = []
-        if self.controls:
+        if self.controls.octets:
             before = len(out)
             records += self.controls.take(out, room)
             room -= len(out) - before
@@ -169,8 +180,8 @@ class Sender:
             lost = send.lost
             # Without lost octets, FIN alone is due, and all octets before it have been sent.
             start, stop = lost.first() if lost else (send.sent, send.sent)
-            more = len(due) > 1 or len(lost) > 1 or bool(self._fresh)
-            stop, room = self._put(out, room, stream, start, stop, more=more)
+            others = len(due) - 1 + len(self._fresh) + (len(lost) > 1)
+            stop, room = self._put(out, room, stream, start, stop, others)
             if stop < 0:
                 break
             lost.remove(start, stop)
@@ -194,9 +205,8 @@ class Sender:
             stream = fresh[0]
             send = stream.send
             start = send.sent
-            stop, room = self._put(
-                out, room, stream, start, start + min(stream.sendable, credit), more=len(fresh) > 1
-            )
+            octets = min(stream.sendable, credit)
+            stop, room = self._put(out, room, stream, start, start + octets, len(fresh) - 1)
             if stop < 0:
                 break
             octets = stop - start
@@ -209,7 +219,7 @@ class Sender:
             fin = stop == send.fin_at
             if fin:
                 self._finish(stream)
-            records.append(StreamSent(stream.number, start, stop, fin))
+            records.append(_new(StreamSent, (stream.number, start, stop, fin)))
             if stream.sendable:
                 fresh.rotate(-1)
             else:
@@ -224,8 +234,8 @@ class Sender:
             stream.send.fin_sent = True
             self.finished.append(stream)
 
-    def _put(
-        self, out: bytearray, room: int, stream: Stream, start: int, stop: int, *, more: bool
+    def _put(  # noqa: PLR0917 -- by place, as it is called for every packet
+        self, out: bytearray, room: int, stream: Stream, start: int, stop: int, others: int
     ) -> tuple[int, int]:
         """Append one STREAM frame with as much of the octets as fits.
 
@@ -235,7 +245,7 @@ class Sender:
             stream: whose octets.
             start: the first of them.
             stop: past the last of them.
-            more: whether other frames wait for what room this one leaves.
+            others: how many other frames wait for what room this one leaves.
 
         Returns:
             past the last octet that was put, -1 if there is no room for any; and the room that is left, 0 if the frame
@@ -248,7 +258,7 @@ class Sender:
             head += encode(start)
         space = room - 1 - len(head)
         spare = space - (stop - start)  # what would be left without a length
-        if spare < 0 or space < 0:
+        if spare < 0:
             if space <= 0:
                 return -1, room
             stop = start + space
@@ -257,7 +267,7 @@ class Sender:
             # A length of two octets would not fit, and no length would take the padding for an octet of the stream.
             out.append(_PING)
             spare = 0
-        if spare and (self._padded or (more and spare > _LEAST)):
+        if spare and (self._padded or (others and spare > _LEAST)):
             kind |= _LENGTH
             stop = min(stop, start + space - size(stop - start))
             length = encode(stop - start)
@@ -270,27 +280,28 @@ class Sender:
             kind |= _FIN
         out.append(kind)
         out += head
-        if stop > start:
-            out += send.octets(start, stop)
+        base = send.base
+        out += send.data[start - base : stop - base]
         return stop, left
 
     # --- a packet's fate --------------------------------------------------------------------
 
     def acked(self, record: StreamSent) -> Stream | None:
         """Note that a packet with this record has arrived; return its stream if that ends the direction."""
-        stream = self._streams.get(record.stream)
+        number, start, stop, fin = record
+        stream = self._streams.get(number)
         if stream is None or stream.send_state is not SendState.OPEN:
             return None
         send = stream.send
-        base, lost = send.base, send.lost.size
-        send.on_acked(record.start, record.stop, fin=record.fin)
-        self._kept -= send.base - base
-        self.held -= send.base - base
+        lost = send.lost.size
+        settled = send.on_acked(start, stop, fin=fin)
+        self._kept -= settled
+        self.held -= settled
         if stream.is_due:
             self._lost += send.lost.size - lost
             if not (send.lost or send.fin_due):
                 self._leave_due(stream)
-        if not send.is_complete:
+        if not send.fin_acked or send.base != send.fin_at:
             return None
         stream.send_state = SendState.OVER
         return stream

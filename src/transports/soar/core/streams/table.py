@@ -65,16 +65,16 @@ class StreamTable:
         self._limits = limits or Limits()
         self._is_client = client
         self.events: deque[StreamEvent] = deque()
-        streams: dict[int, Stream] = {}
+        self._streams: dict[int, Stream] = {}
         self._sender = Sender(
-            streams,
+            self._streams,
             limit=EARLY_WINDOW if client else self._limits.session_window,
             padded=client,
             events=self.events,
         )
         self._receiver = Receiver(self._limits, self._sender.controls)
         self._register = Register(
-            streams,
+            self._streams,
             client=client,
             max_streams=self._limits.max_streams,
             send_limit=EARLY_WINDOW if client else self._limits.stream_window,
@@ -96,7 +96,7 @@ class StreamTable:
     @property
     def kept(self) -> int:
         """How many streams are kept: those not over, and those not read to their end."""
-        return len(self._register.streams)
+        return len(self._streams)
 
     @property
     def waiting(self) -> int:
@@ -123,10 +123,10 @@ class StreamTable:
             max_streams=max(1, max_streams),
         )
         self._register.max_streams = max_streams
-        self._receiver.widen(limits, self._register.streams.values())
+        self._receiver.widen(limits, self._streams.values())
         self._register.send_limit = limits.stream_window
         self._sender.limit = max(self._sender.limit, limits.session_window)
-        for stream in self._register.streams.values():
+        for stream in self._streams.values():
             stream.send_limit = max(stream.send_limit, limits.stream_window)
             self._sender.refresh(stream)
 
@@ -184,7 +184,7 @@ class StreamTable:
             rtt: the round trip, in seconds.
             now: awake seconds.
         """
-        self._receiver.grow(self._register.streams.values(), rtt, now)
+        self._receiver.grow(self._streams.values(), rtt, now)
 
     # --- the application ---------------------------------------------------------------------
 
@@ -202,9 +202,7 @@ class StreamTable:
             raise LocalProtocolError("no stream can be opened now, or by this side")
         stream = self._register.create()
         stream.announced = True
-        stream.send.write(header)
-        self._sender.held += len(header)
-        self._sender.refresh(stream)
+        self._sender.write(stream, header)
         return stream.number
 
     def opened(self, number: int) -> None:
@@ -218,12 +216,12 @@ class StreamTable:
         """Tell the client that its target isn't and won't be connected; both directions end (server).
 
         Raises:
-            LocalProtocolError: it was said that the target is connected, or octets were written.
+            LocalProtocolError: it was said that the target is connected, or octets or the end were written.
         """
         stream = self._register.get(number)
         if stream is None or stream.send_state is not SendState.OPEN:
             return
-        if stream.connected or stream.send.end:
+        if stream.connected or stream.send.end or stream.send.fin_at >= 0:
             raise LocalProtocolError(f"stream {number} is refused after it was connected")
         self._refuse(stream, reason)
 
@@ -249,9 +247,7 @@ class StreamTable:
             return
         if len(data) > MAX_WAITING - stream.send.waiting:
             raise LocalProtocolError(f"{len(data)} octets are more than there is room for")
-        stream.send.write(data)
-        self._sender.held += len(data)
-        self._sender.refresh(stream)
+        self._sender.write(stream, data)
 
     def finish(self, number: int) -> None:
         """End this side's direction behind what was written. Doing it twice changes nothing."""
@@ -291,12 +287,12 @@ class StreamTable:
     def readable(self, number: int) -> int:
         """Return how many octets `read` has."""
         stream = self._register.get(number)
-        return 0 if stream is None else stream.receive.readable
+        return 0 if stream is None else len(stream.receive.data)
 
     def at_end(self, number: int) -> bool:
         """Return whether nothing is left to read, and nothing will come. A `StreamReset` says if it ended early."""
         stream = self._register.get(number)
-        return stream is None or (stream.receive.has_all and not stream.receive.readable)
+        return stream is None or (stream.receive.has_all and not stream.receive.data)
 
     # --- the peer ----------------------------------------------------------------------------
 
@@ -309,9 +305,10 @@ class StreamTable:
         Raises:
             RemoteProtocolError: the peer broke a rule of SPEC 10; the session ends.
         """
+        if type(frame) is StreamData:
+            self._on_data(frame)
+            return True
         match frame:
-            case StreamData():
-                self._on_data(frame)
             case Reset():
                 self._on_reset(frame)
             case Stop():
@@ -333,21 +330,22 @@ class StreamTable:
         return True
 
     def _on_data(self, frame: StreamData) -> None:
-        stream = self._find(frame.stream)
+        stream = self._streams.get(frame.stream) or self._find(frame.stream)
         if stream is None:
             return
         receive = stream.receive
         # Of what came before the target was known, the application has not been told.
-        had_news = stream.announced and bool(receive.readable or receive.has_all)
+        had_news = stream.announced and bool(receive.data or receive.has_all)
         self._receiver.on_data(stream, frame)
-        if self._is_client:
+        if not self._is_client:
+            if not (stream.announced or stream.refused):
+                self._read_target(stream)
+        elif not stream.connected:
             self._connect(stream)
-        elif not (stream.announced or stream.refused):
-            self._read_target(stream)
-        has_news = stream.announced and bool(receive.readable or receive.has_all)
-        if has_news and not had_news and not stream.stopped:
+        has_all = receive.has_all
+        if not had_news and stream.announced and not stream.stopped and (receive.data or has_all):
             self.events.append(StreamReadable(stream.number))
-        if receive.has_all:
+        if has_all:
             self._settle(stream)
 
     def _on_reset(self, frame: Reset) -> None:
@@ -444,7 +442,7 @@ class StreamTable:
 
     def _on_control_acked(self, frame: ControlFrame) -> None:
         if isinstance(frame, Reset | Refused):
-            stream = self._register.streams.get(frame.stream)
+            stream = self._streams.get(frame.stream)
             if stream is not None:
                 stream.send_state = SendState.OVER
                 self._settle(stream)
@@ -464,6 +462,6 @@ class StreamTable:
             self._register.end(stream)
             if stream.announced:
                 self.events.append(StreamOver(stream.number))
-        if not receive.readable and self._register.streams.pop(stream.number, None) is not None:
+        if not receive.data and self._streams.pop(stream.number, None) is not None:
             self._sender.controls.drop_stream(stream.number)
             self._receiver.release(stream)
