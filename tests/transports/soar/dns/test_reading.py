@@ -268,6 +268,17 @@ def test_thirty_two_records_are_looked_at() -> None:
     assert read_answer(raw(rr(1, bytes(4)) * MAX_RECORDS, (65_535,) * 3)).payload is None
 
 
+@pytest.mark.parametrize("size", [1, 512, 1232])
+def test_an_opt_record_where_none_should_be_is_stepped_over(size: int) -> None:
+    opt = rr(41, b"\0\x0a\0\x08cookie 8", owner=b"\0", rclass=size)
+    assert read_answer(raw(opt + rr(43, ds()), (2, 0, 1))).payload == PAYLOAD
+    assert read_answer(raw(rr(43, ds()) + opt, (1, 1, 0))).payload == PAYLOAD
+    names = b"\4aeba\0\0" + bytes(20)
+    soa = opt + rr(6, names, owner=b"\xc0\x4d")
+    message = raw(soa, (1, 1, 0), question=NAME + b"\0\1\0\1")
+    assert read_answer(message).payload == b"\1\2"
+
+
 def test_what_follows_the_payload_is_not_looked_at() -> None:
     assert read_answer(raw(rr(43, ds()) + b"\xff\xff", (2, 9, 9))).payload == PAYLOAD
 
