@@ -6,7 +6,7 @@ above what is usual are what shrinks the window.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ("BURST", "FIRST_WINDOW", "LEAST_WINDOW", "MOST_WINDOW", "UNPROVEN_WINDOW", "Window")
 
@@ -32,6 +32,15 @@ _LEAST_LOSSES: Final = 2
 _PACE: Final = 2.0  # bursts follow each other at twice the rate that the window allows
 
 
+class _Undo(NamedTuple):
+    """What a cut for loss is taken back to, the loss that it was for, and the sum of that in the rounds since."""
+
+    size: float
+    last_cut: float
+    loss: float
+    rests: float
+
+
 class Window:
     """The congestion window of one path, in questions; times are seconds of the awake clock.
 
@@ -54,6 +63,7 @@ class Window:
         "_round_began",
         "_tokens",
         "_tokens_at",
+        "_undo",
         "base",
         "in_flight",
         "size",
@@ -75,6 +85,7 @@ class Window:
         self._lost = 0
         self._failed = 0
         self._peak = 0
+        self._undo: _Undo | None = None
 
     @property
     def most(self) -> int:
@@ -150,36 +161,57 @@ class Window:
         if outcomes < _LEAST_OUTCOMES:
             return
         loss = self._lost / outcomes
-        if not self._judge(answered, outcomes, loss):
+        if self._judge(answered, outcomes, loss) == 0:
             self.base = loss if self.base is None else self.base + (loss - self.base) * _BASE_WEIGHT
+            if self._undo is not None:
+                self._reconsider(self._undo, loss)
         self._round_began = now
         self._queues.clear()
         self._least_sum = 0.0
         self._lost = self._failed = 0
         self._peak = self.in_flight
 
-    def _judge(self, answered: int, outcomes: int, loss: float) -> bool:
-        """Set the window by the round that ends; return whether it grew."""
+    def _judge(self, answered: int, outcomes: int, loss: float) -> int:
+        """Set the window by the round that ends; return whether it grew (1), shrank (-1) or stayed (0)."""
         least = self._least_sum / answered if answered else 0.0
         queue = sorted(self._queues)[answered // 2] if answered else 0.0
         base = self.base or 0.0
+        if self._undo is not None:  # the cut for so much loss is still on trial
+            base = max(base, self._undo.loss)
         is_lossy = self._lost >= _LEAST_LOSSES and loss > max(2 * base, base + _LOSS_MARGIN)
         has_failures = self._failed >= _LEAST_LOSSES and self._failed > _MOST_FAILURES * outcomes
         if self._peak >= UNPROVEN_WINDOW and answered and queue < 0.3 * least:
             self._is_proven = True
         rest, self._rest = self._rest, max(0, self._rest - 1)
         if is_lossy or has_failures:
+            undo = None if has_failures else _Undo(self.size, self._last_cut, loss, 0.0)
             self._rest = _REST_ROUNDS
             self._cut(self.size * _LOSS_CUT)
-        elif queue > 0.5 * least + _QUEUE_S:
+            self._undo = undo
+            return -1
+        if queue > 0.5 * least + _QUEUE_S:
             self._cut(self.size * _QUEUE_CUT)
-        elif self._peak >= int(self.size) and not rest and self.size < self.most:
+            return -1
+        if self._peak >= int(self.size) and not rest and self.size < self.most:
             slow = self.size >= self._last_cut
             step = max(1.0, self.size / 16) if slow else self.size
             self.size = min(float(self.most), self.size + step)
-            return True
-        return False
+            return 1
+        return 0
+
+    def _reconsider(self, undo: _Undo, loss: float) -> None:
+        """Take a cut for loss back, if about as much was lost in the rounds after it: the path always does (SPEC 12.3)."""
+        rests = undo.rests + loss
+        if self._rest:
+            self._undo = undo._replace(rests=rests)
+            return
+        self._undo = None
+        usual = rests / _REST_ROUNDS
+        if undo.loss <= max(2 * usual, usual + _LOSS_MARGIN):
+            self.size = max(self.size, undo.size)
+            self._last_cut = undo.last_cut
 
     def _cut(self, size: float) -> None:
+        self._undo = None
         self.size = max(float(LEAST_WINDOW), min(self.size, size))
         self._last_cut = self.size

@@ -242,11 +242,16 @@ class Packets:
         return usable
 
     def _name_class(self, path: Path, free: int, now: float) -> int:
-        """Return the class of names for what is queued: one label while it goes out in one flight of those."""
+        """Return the class of names for what is queued.
+
+        One label as long as that is the faster way: long names cost many resolvers a second round trip, and one flight
+        of short ones takes one.
+        """
         up = path.sizes.up
         if not path.sizes.has_begun or path.recovery.probes:
             return up.steps[0]
-        if self._table.queued_octets() <= _SHORT_ROOM * min(free, _MOST_SHORT):
+        flights = 1 if path.has_cheap_long_names else 2
+        if self._table.queued_octets() <= _SHORT_ROOM * min(flights * free, _MOST_SHORT):
             return up.steps[0]
         trial = up.next_trial(now)
         return up.current if trial is None else trial

@@ -28,6 +28,7 @@ MOST_PATHS: Final = 16
 # At most one new try at once for each so many questions (SPEC 12.4), so that nobody can make a flood of them.
 _QUESTIONS_FOR_A_TRY: Final = 20
 _MOST_TRIES: Final = 4
+_CHEAP: Final = 1.2  # round trips of short names that a long one may take
 _MOST_PENDING: Final = 32_768  # half of the ids
 _SMALLEST_LIMIT: Final = 512  # octets of an answer in size class 0
 _POLLS_ABOVE: Final = 2  # polls that the floor asks for go out beside a full window
@@ -111,6 +112,12 @@ class Path:
     def patience(self) -> float:
         """The probe timeout by which silence is measured, in seconds."""
         return self.polls.probe_timeout + PARK_S
+
+    @property
+    def has_cheap_long_names(self) -> bool:
+        """Whether names of several labels are known to take no longer than others."""
+        long = self.lane(self.forms.current, several=True)
+        return long.is_known and long.srtt < _CHEAP * self.polls.srtt
 
     def expected(self) -> float:
         """Return in how many seconds an answer can be hoped for, as far as paths are compared by it."""
