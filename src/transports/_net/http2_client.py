@@ -20,6 +20,7 @@ from transports._net.http_client import (
     Event,
     RequestHead,
     ResponseHead,
+    check_head,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class HTTP2Client:
         if not self.is_idle:
             msg = "HTTP/2: a request was begun before the last one had ended"
             raise LocalProtocolError(msg)
+        check_head(head)
         fields: list[tuple[str | bytes, str | bytes]] = [
             (b":method", head.method.encode("ascii")),
             (b":scheme", b"https"),

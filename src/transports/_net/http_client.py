@@ -8,6 +8,7 @@ be whole (its head); the body is passed on as it comes, and who takes it bounds 
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
@@ -28,6 +29,7 @@ __all__ = (
     "HTTPClient",
     "RequestHead",
     "ResponseHead",
+    "check_head",
     "http2_client",
     "without_hop_fields",
 )
@@ -55,6 +57,11 @@ _HOP: Final = frozenset(
         b"upgrade",
     }
 )
+
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # RFC 9110 §5.6.2
+_VALUE = re.compile(rb"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?\Z")
+_VISIBLE = re.compile(r"[!-~]+\Z")
 
 
 class _End(enum.Enum):
@@ -171,8 +178,8 @@ class HTTP1Client:
         if self._has_begun and self._http.our_state is h11.DONE is self._http.their_state:
             self._http.start_next_cycle()
             self._has_begun = False
-        # Bytes behind a response answer nothing that was asked.
-        return not self._has_begun and not self._http.trailing_data[0]
+        # Bytes behind a response answer nothing that was asked; behind the connection's end comes nothing.
+        return not self._has_begun and self._http.trailing_data == (b"", False)
 
     @property
     def room(self) -> int:
@@ -184,6 +191,7 @@ class HTTP1Client:
         if not self.is_idle:
             msg = "HTTP/1.1: a request was begun before the last one had ended"
             raise LocalProtocolError(msg)
+        check_head(head)
         fields = [(b"Host", head.authority.encode("ascii")), *head.fields]
         if head.body_length is None:
             fields.append((b"Transfer-Encoding", b"chunked"))
@@ -273,6 +281,26 @@ def without_hop_fields(fields: Iterable[tuple[bytes, bytes]]) -> Fields:
     }
     gone = _HOP | named | {b"host", b"content-length"}
     return tuple((name, value) for name, value in kept if name.lower() not in gone)
+
+
+def check_head(head: RequestHead) -> None:
+    """Raise `LocalProtocolError` unless a head can be written as it is, and read in one way only.
+
+    HTTP/2 itself carries any octets, but whoever turns it into HTTP/1.1 further on would make two fields of one
+    (RFC 9113 §10.3).
+    """
+    wrong = None
+    if not _TOKEN.match(head.method.encode("utf-8")):
+        wrong = "its method"
+    elif not _VISIBLE.match(head.authority) or not _VISIBLE.match(head.target):
+        wrong = "its URL"
+    else:
+        for name, value in head.fields:
+            if not _TOKEN.match(name) or not _VALUE.match(value):
+                wrong = f"the field {name[:60]!r}"
+    if wrong is not None:
+        msg = f"HTTP cannot carry this request: {wrong}"
+        raise LocalProtocolError(msg)
 
 
 def _check_informational(count: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import select
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 from anyio.abc import SocketAttribute
@@ -25,7 +26,7 @@ from transports._net.wakeup import Wakeup
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from anyio.abc import ByteStream
+    from anyio.abc import AsyncResource, ByteStream
 
 __all__ = ("HTTPConnection",)
 
@@ -173,6 +174,9 @@ class HTTPConnection:
             except Exception as exc:  # noqa: BLE001 - the application's own; it goes to who asked
                 errors.append(exc)
                 group.cancel_scope.cancel()
+            finally:
+                if not is_complete and isinstance(body, AsyncGenerator):  # left half-way
+                    await close_by_force(cast("AsyncResource", body))
 
         async with anyio.create_task_group() as group:
             group.start_soon(send)

@@ -49,6 +49,7 @@ class Front:
         port: mostly 443.
         sni: a name to send in TLS, empty for none of its own.
         verify_hostname: the name its certificate has to have, empty for the provider's or `domain`.
+        key: who it is.
     """
 
     provider: str
@@ -57,12 +58,12 @@ class Front:
     port: int = 443
     sni: str = ""
     verify_hostname: str = ""
+    key: FrontKey = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> FrontKey:
-        """Who it is."""
+    def __post_init__(self) -> None:
+        """Write the key, which is asked for often."""
         written = self.address if self.port == 443 else f"[{self.address}]:{self.port}"
-        return self.provider, self.domain, written
+        object.__setattr__(self, "key", (self.provider, self.domain, written))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ RETRY_UPDATE: Final = 1800.0
 """Seconds after an update that failed."""
 
 FILL_PAUSE: Final = 2.0
-"""Seconds between vettings ahead of need; a burst of them would stand out."""
+FILL_PAUSE_MOST: Final = 60.0
+"""Seconds between vettings ahead of need, since a burst of them would stand out; doubled after each that fails, up to the
+longest, since without a network all of them do."""
 
 logger = logging.getLogger("racer.fronting")
 
@@ -118,6 +120,7 @@ async def keep_remembered(pool: Pool, store: Store, changed: Wakeup) -> None:
 
 async def keep_proven(pool: Pool, hunter: Hunter, asked: Wakeup) -> None:
     """Vet fronts ahead of need, one at a time, while there is demand; for ever."""
+    pause = FILL_PAUSE
     while True:
         now = anyio.current_time()
         choice: Choice | None = pool.choose_to_vet(now)
@@ -129,9 +132,11 @@ async def keep_proven(pool: Pool, hunter: Hunter, asked: Wakeup) -> None:
             line = await hunter.reach(choice)
         except (OSError, TransportError) as exc:
             logger.debug("a front did not prove itself: %s", exc)
+            pause = min(FILL_PAUSE_MOST, 2 * pause)
         else:
+            pause = FILL_PAUSE
             await line.aclose()
-        await anyio.sleep(FILL_PAUSE)
+        await anyio.sleep(pause)
 
 
 async def keep_updated(update: Callable[[], Awaitable[Any]], interval: float) -> None:

@@ -99,6 +99,7 @@ class _Standing:
 class _Grace:
     """What is known of one provider."""
 
+    standings: list[_Standing] = field(default_factory=list)
     strikes: set[FrontKey] = field(default_factory=set)
     demoted_until: float = -math.inf
     demotions: int = 0
@@ -135,6 +136,7 @@ class Pool:
         """Go on with another catalog; what is known of those that are in both stays."""
         old = self._standings
         self._standings = {}
+        self._graces = {name: self._graces.get(name, _Grace()) for name in catalog.providers}
         for provider in catalog.providers.values():
             for front in provider.fronts:
                 standing = old.get(front.key)
@@ -142,7 +144,9 @@ class Pool:
                     standing = _Standing(front, self._rng.random())
                 standing.front = front
                 self._standings[front.key] = standing
-        self._graces = {name: self._graces.get(name, _Grace()) for name in catalog.providers}
+            # By key: a list may have a front twice.
+            keys = dict.fromkeys(front.key for front in provider.fronts)
+            self._graces[provider.id].standings = [self._standings[key] for key in keys]
         self._catalog = catalog
 
     # --- what to try ---------------------------------------------------------------------------
@@ -173,9 +177,8 @@ class Pool:
         for provider in self._providers_of(host):
             grace = self._graces[provider.id]
             burden = self._burden(provider, grace, host, now, avoid)
-            for front in provider.fronts:
-                standing = self._standings[front.key]
-                if front.key in tried:
+            for standing in grace.standings:
+                if standing.front.key in tried:
                     continue
                 rank = self._rank(standing, grace, burden, now)
                 if best is None or rank < best:
@@ -200,8 +203,7 @@ class Pool:
             grace = self._graces[provider.id]
             if grace.demoted_until > now:
                 continue
-            for front in provider.fronts:
-                standing = self._standings[front.key]
+            for standing in grace.standings:
                 if standing.leases or standing.proven_until > now or standing.rests_until > now:
                     continue
                 rank = self._rank(standing, grace, 0, now)
@@ -381,7 +383,7 @@ class Pool:
         grace.strikes.clear()
 
     def _is_proven(self, provider: Provider, now: float) -> int:
-        return sum(self._standings[front.key].proven_until > now for front in provider.fronts)
+        return sum(s.proven_until > now for s in self._graces[provider.id].standings)
 
 
 def _knows_any(provider: Provider, hosts: Iterable[str]) -> bool:

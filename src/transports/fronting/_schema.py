@@ -121,7 +121,7 @@ class Reader:
 
     def optional_host(self, value: object, at: str) -> str:
         """Return a host name in lower case, empty where there is none."""
-        return self.host(value, at) if value not in {None, ""} else ""
+        return "" if value is None or value == "" else self.host(value, at)
 
     def address(self, value: object, at: str) -> tuple[str, int]:
         """Return an IP address and a port, 443 unless it is given behind the address."""

@@ -349,7 +349,7 @@ async def test_cancelled_anywhere_nothing_stays_open(world: World) -> None:
     async def verify() -> None:
         assert transport.status().details["connections"] == 0
 
-    sweep = await cancel_everywhere(story, verify=verify, passes=1)
+    sweep = await cancel_everywhere(story, verify=verify, passes=0)
     assert sweep.cancelled > 5
 
 

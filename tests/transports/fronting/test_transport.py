@@ -390,7 +390,7 @@ async def test_cancelled_anywhere_nothing_stays_open(cdn: Network) -> None:
             await transport.aclose()
             assert transport.status().details["connections"] == 0
 
-        sweep = await cancel_everywhere(story, verify=verify, passes=1)
+        sweep = await cancel_everywhere(story, verify=verify, passes=0)
         assert sweep.cancelled > 5
 
 
