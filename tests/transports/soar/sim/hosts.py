@@ -53,6 +53,7 @@ class ServerHost:
         self.octets_in = self.octets_out = 0
         self.longest_wait = 0.0
         self.waiting: dict[object, float] = {}
+        self._newest: dict[tuple[str, bytes], int] = {}
         self._world = world
         self._clock = clock
         self._make_settings = make_settings
@@ -115,7 +116,11 @@ class ServerHost:
         self._routes[tag] = (route, tcp)
         self.questions += 1
         self.octets_in += len(message)
-        self.waiting[tag] = self._world.time
+        # Of several copies a resolver takes the answer to the newest alone, so that is the one that is owed.
+        name = (route.name, message[12:].split(b"\0\0\x29")[0].lower())
+        older = self._newest.get(name)
+        self.waiting[tag] = self.waiting.pop(older, self._world.time)
+        self._newest[name] = tag
         source = Source(route.address, 1024 + tag % 60_000, tcp, tag)
         self.core.receive_message(message, source, self._clock.now())
         self.pump()
@@ -130,9 +135,8 @@ class ServerHost:
         for source, message in core.messages_to_send(now):
             assert isinstance(source.tag, int)
             route, tcp = self._routes.pop(source.tag)
-            self.longest_wait = max(
-                self.longest_wait, self._world.time - self.waiting.pop(source.tag)
-            )
+            if (since := self.waiting.pop(source.tag, None)) is not None:
+                self.longest_wait = max(self.longest_wait, self._world.time - since)
             self.answers += 1
             self.octets_out += len(message)
             route.answer(message, tcp=tcp)
@@ -174,10 +178,16 @@ class ServerHost:
 
 
 class Flow:
-    """One dial and what goes over it: `octets` to an echo, or a text from or to a target; checked to the last octet."""
+    """One dial and what goes over it: `octets` to an echo, or a text from or to a target; checked to the last octet.
 
-    def __init__(self, host: ClientHost, target: str, octets: int, key: int) -> None:
+    An `eager` one writes before the target is connected.
+    """
+
+    def __init__(
+        self, host: ClientHost, target: str, octets: int, key: int, *, eager: bool = False
+    ) -> None:
         self.target = target
+        self._eager = eager
         self.octets = octets
         self.began = host.world.time
         self.opened: float | None = None
@@ -221,7 +231,9 @@ class Flow:
         if dial is None or self.done or dial.stream is None:
             return
         stream = dial.stream
-        while self._sent < self._gives and (room := stream.room):
+        while self._sent < self._gives and (room := stream.room()):
+            if self.opened is None and not self._eager:
+                break
             length = min(room, self._gives - self._sent, 65_536)
             stream.write(pattern(self._key, self._sent, length))
             self._sent += length
@@ -234,7 +246,7 @@ class Flow:
             self.received += len(data)
             if self._checker is not None:
                 self._checker.take(data)
-        if stream.at_end and self.opened is not None:
+        if stream.at_end() and self.opened is not None:
             assert self.received == self.expected, (
                 f"{self.received} of {self.expected} octets, then the end"
             )
@@ -281,14 +293,13 @@ class ClientHost:
         return self.clock.now()
 
     def dial(
-        self, target: str, octets: int = 0, *, replay_safe: bool = True, early: bytes = b""
+        self, target: str, octets: int = 0, *, replay_safe: bool = True, eager: bool = False
     ) -> Flow:
-        flow = Flow(self, target, octets, len(self.flows) + 1)
+        flow = Flow(self, target, octets, len(self.flows) + 1, eager=eager)
         self.flows.append(flow)
-        flow.dial = self.core.dial(
-            Target.of(target, 443), self.now(), early_data=early, replay_safe=replay_safe
-        )
+        flow.dial = self.core.dial(Target.of(target, 443), self.now(), replay_safe=replay_safe)
         self._flow_of[id(flow.dial)] = flow
+        flow.move()
         self.pump()
         return flow
 

@@ -278,7 +278,8 @@ class Resolver:
             self._srtt += (sample - self._srtt) / 8
         else:
             self._srtt, self._var = sample, sample / 2
-        self._rto = max(0.05, self._srtt + 4 * self._var)
+        # On a link without jitter the first repeat came 30 ms after the round trip.
+        self._rto = max(0.05, self._srtt + max(4 * self._var, 0.03))
 
     def _keep(self, job: Job, told: Message) -> None:
         if self.quirks.keeps:
@@ -300,14 +301,20 @@ class Resolver:
 
 
 def _lowered(records: bytes) -> bytes:
-    """Return one SOA record with the names inside it in lower case; pointers stay as they are."""
-    out = bytearray(records)
+    """Return one SOA record with the names inside it in lower case; pointers, and what is damaged, stay as they are."""
+    try:
+        return _lower(bytearray(records))
+    except (IndexError, struct.error):
+        return records
+
+
+def _lower(out: bytearray) -> bytes:
     at = 0
     while out[at] and out[at] < 0xC0:
         at += 1 + out[at]
     at += 2 if out[at] else 1
     if struct.unpack_from("!H", out, at)[0] != SOA:
-        return records
+        return bytes(out)
     at += 10
     for _ in range(2):
         while out[at] and out[at] < 0xC0:

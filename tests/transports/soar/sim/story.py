@@ -118,16 +118,7 @@ def _way(dice: random.Random) -> Way:
     )
 
 
-TARGETS = (
-    "echo.test",
-    "echo.test",
-    "echo.test",
-    "get",
-    "put",
-    "refuse.test",
-    "silent.test",
-    "slow-700.test",
-)
+TARGETS = ("echo", "echo", "echo", "get", "put", "refuse", "silent", "slow-700")
 
 
 def random_story(seed: int) -> Story:
