@@ -235,10 +235,21 @@ def test_an_answer_is_bound_to_number_direction_and_key() -> None:
     other.establish(keys(b"o"))
     assert client.open_answer(4, payload) is None
     assert other.open_answer(5, payload) is None
+    # An answer is no packet, even where the keys are the same both ways.
+    assert (
+        _one_key().open_packet(Header(Kind.DATA, 0, SID, 0, bytes(7)), bytes(7) + payload, 5)
+        is None
+    )
     # A packet that the client itself sent, thrown back at it, under keys that are the same both ways.
     mirror = ClientSeals(sid=SID, header_key=HEADER_KEY, early_key=b"e" * 32)
     mirror.establish(SessionKeys(to_server=b"k" * 32, to_client=b"k" * 32))
     assert mirror.open_answer(0, sealed(mirror)[7:]) is None
+
+
+def _one_key() -> ServerSeals:
+    seals = ServerSeals(early_key=b"e" * 32)
+    seals.establish(SessionKeys(to_server=b"K" * 32, to_client=b"K" * 32))
+    return seals
 
 
 def test_an_answer_without_its_two_octets_is_none() -> None:

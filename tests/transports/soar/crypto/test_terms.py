@@ -95,6 +95,12 @@ def test_terms_are_written_as_specified_and_read_back() -> None:
     assert Terms.decode(octets) == TERMS
 
 
+def test_a_refusal_gives_no_status_key_away() -> None:
+    refused = replace(TERMS, status=Status.CAPACITY)
+    assert refused.encode()[20:36] == bytes(16)
+    assert Terms.decode(refused.encode()) == replace(refused, status_key=bytes(16))
+
+
 def test_terms_that_are_cut_short_are_the_server_s_fault() -> None:
     octets = replace(TERMS, frames=b"").encode()
     for at in range(len(octets)):
@@ -150,6 +156,7 @@ def test_a_status_that_nobody_knows_is_no_welcome(status: int) -> None:
         {"session_window": 2**26},
         {"shards": 3},
         {"status_key": bytes(15)},
+        {"status_key": bytes(16)},
         {"status_key": bytes(17)},
     ],
 )
@@ -165,5 +172,7 @@ def test_garbage_gives_terms_or_the_one_error(garbage: bytes) -> None:
         terms = Terms.decode(garbage)
     except RemoteProtocolError:
         return
-    if terms.status is not Status.OTHER:
+    if terms.status is not Status.OTHER and any(terms.status_key) == (
+        terms.status is Status.WELCOME
+    ):
         assert terms.encode()[3:] == garbage[3:]

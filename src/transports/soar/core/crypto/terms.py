@@ -124,7 +124,7 @@ class Terms:
         stream_window: octets that the client may send on a stream, a multiple of 1,024.
         session_window: the same for the whole session.
         shards: a power of two, at most 32 (SPEC 4.4).
-        status_key: `K_st`, 16 octets; in no `repr`.
+        status_key: `K_st`, 16 octets; sent in a welcome only. In no `repr`.
         frames: encoded.
     """
 
@@ -150,6 +150,10 @@ class Terms:
         if self.status is Status.OTHER or len(self.status_key) != _STATUS_KEY_SIZE:
             msg = f"no answer says {self}"
             raise LocalProtocolError(msg)
+        if self.status is Status.WELCOME and not any(self.status_key):
+            # A session with that key could be ended by anybody.
+            msg = f"no answer says {self}: a welcome has the session's status key"
+            raise LocalProtocolError(msg)
         try:
             head = _TERMS.pack(
                 self.status,
@@ -162,7 +166,7 @@ class Terms:
                 self.stream_window // _WINDOW_UNIT,
                 self.session_window // _WINDOW_UNIT,
                 self.shards,
-                self.status_key,
+                self.status_key if self.status is Status.WELCOME else bytes(_STATUS_KEY_SIZE),
             )
             self._check()
         except (struct.error, RemoteProtocolError) as exc:
