@@ -195,6 +195,15 @@ def test_a_fault_says_what_the_copy_is_answered(
     assert copy.id == 7
 
 
+def test_types_that_no_record_has_are_refused_and_no_others() -> None:
+    refused = {
+        qtype
+        for qtype in range(65_536)
+        if copy_of(raw(body=b"\1a\0" + qtype.to_bytes(2, "big") + b"\0\1")).fault == Rcode.REFUSED
+    }
+    assert refused == {41, *range(249, 256)}
+
+
 @pytest.mark.parametrize(
     "message",
     [raw(flags=0x8000), raw(flags=0x8583), raw(flags=0xF800), b"", raw()[:11], bytes(11)],
