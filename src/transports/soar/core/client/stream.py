@@ -109,6 +109,19 @@ class ClientStream:
         session.forget(self._number)
         self._session = self._table = None
 
+    def close(self) -> None:
+        """Read no more and write no more; what was written is still delivered, and the stream forgotten."""
+        session = self._session
+        if session is None:
+            return
+        if self._held:
+            self.reset()  # nothing of it was given to the session
+            return
+        session.table.finish(self._number)
+        session.table.stop(self._number, ResetCode.CLOSED)
+        session.forget(self._number)
+        self._session = self._table = None
+
     def read(self, most: int) -> bytes:
         """Return the next octets, at most `most`; `b""` if there are none now."""
         return b"" if self._table is None else self._table.read(self._number, most)
