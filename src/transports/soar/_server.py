@@ -143,7 +143,7 @@ class SoarServer:
     @property
     def public_key(self) -> str:
         """What clients need to know of it."""
-        return str(self._key.public)
+        return self._key.public.to_text()
 
     def status(self) -> ServerStatus:
         """Return how it is: sessions, leases, counts.
