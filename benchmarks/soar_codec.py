@@ -24,7 +24,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import dns.message
 import dns.name
@@ -32,6 +32,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from benchmarks._loops import count
+from benchmarks._operations import Operation
+from benchmarks._soar_streams import stream_operations
 from transports.soar.core.crypto import (
     EndCode,
     First,
@@ -61,7 +63,7 @@ from transports.soar.core.dns.answers import (
     room,
 )
 from transports.soar.core.dns.questions import QType, build_question, read_copy
-from transports.soar.core.dns.zone import Zone
+from transports.soar.core.dns.zone import Whole, Zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,22 +73,6 @@ if TYPE_CHECKING:
 __all__ = ("GROUPS", "Cost", "Operation", "main", "measure")
 
 _BLOCK_SECONDS: Final = 0.002  # long beside the clock's grain, short beside what disturbs
-
-
-class Operation(NamedTuple):
-    """One row.
-
-    Attributes:
-        name: what is done, with the size that matters.
-        work: does it once.
-        reference: microseconds that a bare sketch of it took; `None` where there was none.
-        rival: does the same by other means; `None` where nothing else does.
-    """
-
-    name: str
-    work: Callable[[], object]
-    reference: float | None = None
-    rival: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,9 +410,54 @@ def _notices(key: ServerKey) -> list[Operation]:
     ]
 
 
+def whole_operations() -> list[Operation]:
+    """Return what each side does, in DNS and crypto together, for one poll and 1,000 octets that answer it."""
+    zone = Zone.parse("t.example.com")
+    key = ServerKey(bytes(range(32)))
+    header_key = key.public.header_key
+    first_message = _first_message(key.public, zone)
+    first = _opened(key, zone, first_message)
+    first_message.receive(_welcome(key, first))
+    seals, numbers, frames = first_message.seals, itertools.count(), bytes(1000)
+    info = Info(0, SizeClass.OCTETS_1232, may_park=True)
+
+    def ask() -> bytes:
+        packet = seals.seal_packet(Kind.DATA, 0, seals.next_number, info, b"\x01", capacity=38)
+        name = zone.encode(packet, number=1, selector=7, flag=0, fill=85)
+        return build_question(7, name, QType.DS, edns=True)
+
+    question = ask()
+
+    def answer() -> bytes:
+        copy = read_copy(question)
+        assert copy is not None
+        found = zone.read(copy.name)
+        assert isinstance(found, Whole)
+        header = read_header(header_key, found.packet)
+        assert header is not None
+        assert first.seals.open_packet(header, found.packet, 0) is not None
+        payload = first.seals.seal_answer(next(numbers), 3, 0.1, frames)
+        return build_answer(copy, Form.DS, payload, zone)
+
+    answered = answer()
+
+    def client() -> None:
+        ask()
+        payload = read_answer(answered).payload
+        assert payload is not None
+        assert seals.open_answer(0, payload) is not None
+
+    return [
+        Operation("client, sealed poll and answer", client, 6.6),
+        Operation("server, sealed poll and answer", answer, 7.2),
+    ]
+
+
 GROUPS: Final[Mapping[str, Callable[[], list[Operation]]]] = {
     "crypto": crypto_operations,
     "dns": dns_operations,
+    "streams": stream_operations,
+    "whole": whole_operations,
 }
 """What can be measured, by name; each function makes its operations anew."""
 

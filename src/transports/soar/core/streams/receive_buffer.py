@@ -28,7 +28,7 @@ class ReceiveBuffer:
     each growing at its tail.
 
     Attributes:
-        data: what can be read.
+        data: what can be read; as it came while it is of one packet, which spares it two copies.
         discards: whether nothing is kept.
         next: all before this place has come.
         highest: no octet has come from this place on.
@@ -49,7 +49,7 @@ class ReceiveBuffer:
     )
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.data: bytes | bytearray = b""
         self._starts: list[int] = []
         self._pieces: list[bytearray] = []
         self.discards = False
@@ -99,20 +99,28 @@ class ReceiveBuffer:
             return 0
         if offset > place:
             return self._keep(offset, data)
-        self.data += data if offset == place else data[place - offset :]
+        if offset < place:
+            data = data[place - offset :]
+        if self.data:
+            self._append(data)
+        else:
+            self.data = data
         self.next = stop
         return self._join() if self._starts else 0
 
     def read(self, most: int) -> bytes:
         """Return and forget the next octets, at most `most`; none if none can be read."""
-        if most >= len(self.data):
-            data = bytes(self.data)
-            self.data.clear()
+        data = self.data
+        if most >= len(data):
+            self.data = b""
         else:
-            data = bytes(self.data[:most])
-            del self.data[:most]
+            if isinstance(data, bytes):
+                self.data = data = bytearray(data)
+            taken = data[:most]
+            del data[:most]
+            data = taken
         self.consumed += len(data)
-        return data
+        return bytes(data)
 
     def peek(self, most: int) -> bytes:
         """Return the next octets, at most `most`, and leave them."""
@@ -121,7 +129,7 @@ class ReceiveBuffer:
     def discard(self) -> None:
         """Drop what has come, and from now on whatever comes."""
         self.discards = True
-        self.data = bytearray()
+        self.data = b""
         self._starts = []
         self._pieces = []
         self.consumed = self.highest
@@ -159,6 +167,12 @@ class ReceiveBuffer:
             raise TooManyPieces(f"a stream waits in {len(starts)} pieces")
         return len(starts) - before
 
+    def _append(self, data: bytes | bytearray) -> None:
+        """Put octets behind what can be read."""
+        if isinstance(self.data, bytes):
+            self.data = bytearray(self.data)
+        self.data += data
+
     def _join(self) -> int:
         """Append the pieces that now are in order to what can be read."""
         starts, pieces = self._starts, self._pieces
@@ -168,7 +182,7 @@ class ReceiveBuffer:
                 break
             stop = start + len(piece)
             if stop > self.next:
-                self.data += piece if start == self.next else piece[self.next - start :]
+                self._append(piece if start == self.next else piece[self.next - start :])
                 self.next = stop
             joined += 1
         if joined:

@@ -139,11 +139,14 @@ class Receiver:
 
     def read(self, stream: Stream, most: int) -> bytes:
         """Return the stream's next octets, and let the peer send as many more."""
-        data = stream.receive.read(most)
+        receive, window = stream.receive, stream.window
+        data = receive.read(most)
         self._consumed += len(data)
-        self._raise_stream(stream)
-        # With much waiting for readers that stall, all that one has read may be less than a quarter.
-        self._raise_session(waits=not stream.receive.data)
+        if receive.consumed + window.size - window.limit >= window.size >> 2:
+            self._raise_stream(stream)
+        if self._received >= self._raise_at:
+            # With much waiting for readers that stall, all that one has read may be less than a quarter.
+            self._raise_session(waits=not receive.data)
         return data
 
     def discard(self, stream: Stream) -> None:

@@ -200,7 +200,7 @@ class Sender:
     def _fill_fresh(self, out: bytearray, room: int, records: list[Sent]) -> None:
         """Send what never was, streams in turn."""
         fresh = self._fresh
-        credit = self.credit
+        credit = min(self.limit - self.sent, MAX_KEPT - self._kept)
         while fresh and credit > 0 and room >= _LEAST:
             stream = fresh[0]
             send = stream.send

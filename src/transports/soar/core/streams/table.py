@@ -276,7 +276,7 @@ class StreamTable:
 
     def read(self, number: int, most: int) -> bytes:
         """Return the next octets, at most `most`, and let the peer send more; `b""` if there are none now."""
-        stream = self._register.get(number)
+        stream = self._streams.get(number) or self._register.get(number)
         if stream is None:
             return b""
         data = self._receiver.read(stream, most)
