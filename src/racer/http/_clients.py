@@ -97,7 +97,7 @@ class _Racing:
             dialer = made = Dialer(dialer)
         transport: Any = self._transport_class(dialer, **ours)
         if made is not None:
-            transport.own_dialer(made)
+            transport.own_dialer()
         told.setdefault("timeout", self._library.Timeout(_PATIENCE, connect=None, pool=None))
         init: Any = super().__init__  # the library's client's
         init(transport=transport, **told)

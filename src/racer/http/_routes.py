@@ -101,50 +101,55 @@ class RouteConnection:
             msg = f"handle() returned {type(answer).__name__}, which is no response of httpx or httpx2"
             raise Fault("RemoteProtocolError", msg) from exc
 
-        def free(reusable: bool) -> None:  # noqa: FBT001 - a callback's argument
+        def close_soon() -> None:
             # Closing a response waits, and this may not.
-            self._host.close_soon(
-                answer, self.transport_name, contextvars.Context(), lambda: done(reusable)
-            )
+            self._host.close_soon(answer, self.transport_name, contextvars.Context(), lambda: None)
 
         return Response(
             status=status,
             reason=extensions.get("reason_phrase", b""),
             version=extensions.get("http_version", b"HTTP/1.1"),
             headers=headers,
-            body=_Body(self, stream, read, free),
+            body=_Body(self, answer, stream, read, close_soon, done),
         )
 
 
 class _Body:
     """The body of a guest's response."""
 
-    __slots__ = ("_connection", "_ended", "_free", "_read", "_stream")
+    __slots__ = ("_answer", "_close_soon", "_connection", "_done", "_ended", "_read", "_stream")
 
     def __init__(
         self,
         connection: RouteConnection,
+        answer: Any,  # noqa: ANN401 - of either library
         stream: AsyncIterator[bytes],
         read: float | None,
-        free: Callable[[bool], None],
+        close_soon: Callable[[], None],
+        done: Callable[[bool], None],
     ) -> None:
         self._connection = connection
+        self._answer = answer
         self._stream = stream
         self._read = read
-        self._free = free
+        self._close_soon = close_soon
+        self._done = done
         self._ended = False
 
     async def receive(self) -> bytes:
-        while not self._ended:
-            try:
+        try:
+            while not self._ended:
                 chunk = await self._next()
-            except BaseException:
-                self._finish(reusable=False)
-                raise
-            if chunk is None:
-                self._finish(reusable=True)
-            elif chunk:
-                return chunk
+                if chunk:
+                    return chunk
+                if chunk is None:
+                    # The route's next request comes when this response is closed, and not before.
+                    await self._answer.aclose()
+                    self._ended = True
+                    self._done(True)  # noqa: FBT003 - what the callback is told
+        except BaseException:
+            self.close()
+            raise
         return b""
 
     async def _next(self) -> bytes | None:
@@ -161,15 +166,11 @@ class _Body:
         return b"" if self._ended else None
 
     def close(self) -> None:
-        self._finish(reusable=False)
-
-    def _finish(self, *, reusable: bool) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        if not reusable:
+        if not self._ended:
+            self._ended = True
             self._connection.abort()
-        self._free(reusable)
+            self._close_soon()
+            self._done(False)  # noqa: FBT003 - what the callback is told
 
 
 def _fault_of(exc: Exception) -> Fault:

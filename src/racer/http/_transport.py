@@ -81,11 +81,12 @@ class RacerTransport(_AsyncBase):
             retry_statuses=retry_statuses,
             tag_requests=tag_requests,
         )
-        self._owned: Dialer | None = None
+        self._dialer = dialer
+        self._owns_dialer = False
 
-    def own_dialer(self, dialer: Dialer) -> None:
+    def own_dialer(self) -> None:
         """Have `aclose` end the dialer too: it was made for this transport alone."""
-        self._owned = dialer
+        self._owns_dialer = True
 
     @overload
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
@@ -119,8 +120,8 @@ class RacerTransport(_AsyncBase):
     async def aclose(self) -> None:
         """Close the connections: idle ones now, others after their last response. The dialer stays. Twice is fine."""
         self._engine.close()
-        if self._owned is not None:
-            await self._owned.aclose()
+        if self._owns_dialer and self._dialer is not None:
+            await self._dialer.aclose()
 
     async def __aenter__(self) -> Self:
         """Return itself."""

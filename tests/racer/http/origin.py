@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
 __all__ = ("GONE", "MemoryWay", "Origin", "Talk", "Way", "authority", "client_tls")
 
-GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
+GONE = (
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    OSError,
+    h11.RemoteProtocolError,  # the client left in the middle of a body
+    h11.LocalProtocolError,  # and so there is nobody to answer
+)
 HOST = "origin.example"
 
 

@@ -46,9 +46,7 @@ class Fake:
         raise NotImplementedError
 
 
-def pool_of(
-    *, h2: bool = True, memory: RouteMemory | None = None, **limits: Any
-) -> Pool:
+def pool_of(*, h2: bool = True, memory: RouteMemory | None = None, **limits: Any) -> Pool:
     return Pool(
         Limits(**limits), memory or RouteMemory(), lambda origin: h2 and origin.scheme == "https"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -354,7 +355,7 @@ async def test_a_pool_timeout_is_the_librarys() -> None:
 
 
 @PROTOCOLS
-@pytest.mark.parametrize("kind", ["get", "fallback", "upload", "stream"])
+@pytest.mark.parametrize("kind", ["fallback", "upload", "stream"])
 async def test_cancelled_anywhere_nothing_is_left(protocol: str, kind: str) -> None:
     async def answer(talk: Talk) -> None:
         await talk.body()
@@ -370,15 +371,19 @@ async def test_cancelled_anywhere_nothing_is_left(protocol: str, kind: str) -> N
     ways = {"a": MemoryWay("a", Origin(answer, prior_knowledge=protocol == "HTTP/2"), delay=0.1)}
     if kind == "fallback":
         ways["b"] = MemoryWay("b", Origin(answer, prior_knowledge=protocol == "HTTP/2"), delay=0.2)
-    async with Web(ways, protocol=protocol, limits=Limits(max_connections=2)) as web:
+    limits = Limits(max_connections=2)
+    # httpx itself leaves generators to the garbage collector when a reader stops half-way.
+    async with Web(ways, protocol=protocol, limits=limits, library=httpx2) as web:
 
         async def story() -> None:
             if kind == "upload":
                 assert (await web.post(content=bytes(100_000))).text == "onetwo"
             elif kind == "stream":
-                async with web.client.stream("GET", URL) as response:
-                    async for _ in response.aiter_raw():
-                        return
+                async with (
+                    web.client.stream("GET", URL) as response,
+                    aclosing(response.aiter_raw()) as chunks,
+                ):
+                    assert await anext(chunks) == b"one"
             else:
                 assert (await web.get()).text == "onetwo"
 
@@ -386,7 +391,7 @@ async def test_cancelled_anywhere_nothing_is_left(protocol: str, kind: str) -> N
             await web.assert_clean()
 
         await story()
-        sweep = await cancel_everywhere(story, verify=verify)
+        sweep = await cancel_everywhere(story, verify=verify, passes=2)
         assert sweep.cancelled > 3
 
 

@@ -17,7 +17,9 @@ __all__ = ("GoAway", "GoAwayFilter")
 _HEAD: Final = 9  # octets of a frame's header
 _GOAWAY: Final = 7
 _LEAST: Final = 8  # octets of a GOAWAY's payload: last stream and error code
-_MAX_FRAME: Final = 16_384  # octets of a payload, SETTINGS_MAX_FRAME_SIZE by default: we ask for no more
+_MAX_FRAME: Final = (
+    16_384  # octets of a payload, SETTINGS_MAX_FRAME_SIZE by default: we ask for no more
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

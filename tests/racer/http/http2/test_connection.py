@@ -302,7 +302,9 @@ async def test_goaway_lets_what_was_accepted_end_and_then_closes() -> None:
         assert stage.origin.open == 0
 
 
-async def test_a_connection_that_breaks_fails_its_requests_and_says_what_may_have_happened() -> None:
+async def test_a_connection_that_breaks_fails_its_requests_and_says_what_may_have_happened() -> (
+    None
+):
     async def cut(talk: Talk) -> None:
         await anyio.aclose_forcefully(talk.wire.stream)
 

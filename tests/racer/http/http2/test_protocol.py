@@ -66,9 +66,7 @@ class Pair:
         while data:
             room = min(16_384, self.server.local_flow_control_window(stream.id), len(data))
             assert room, "the client's window is full"
-            self.server.send_data(
-                stream.id, data[:room], end_stream=end and room == len(data)
-            )
+            self.server.send_data(stream.id, data[:room], end_stream=end and room == len(data))
             data = data[room:]
         self.exchange()
 
