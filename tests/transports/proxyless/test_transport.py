@@ -547,8 +547,8 @@ def test_it_shows_what_it_tries_and_no_secret() -> None:
         resolvers=["system", "https://192.0.2.1/secret"], fallbacks=["socks5://me:secret@a"]
     )
     assert repr(made) == (
-        "<Proxyless: system, https://192.0.2.1; direct, split:sni, tlsfrag:sni, split:sni|tlsfrag:sni, "
-        "disorder:0|split:sni|tlsfrag:sni>"
+        "<Proxyless: system, https://192.0.2.1; direct, split:sni|tlsfrag:sni, split:sni, "
+        "disorder:0|split:sni|tlsfrag:sni, disorder:0|split:sni>"
     )
     assert "secret" not in f"{made.status()}"
 

@@ -151,7 +151,7 @@ class PacketNetwork:
         Raises:
             ConfigError: they could not be started; with the words of the process that should.
         """
-        process = await self._start(
+        process = await self.open(
             Side.SERVER, sys.executable, "-m", "racer.lab.packets._serving", env=_python_path()
         )
         assert process.stdin is not None
@@ -201,13 +201,22 @@ class PacketNetwork:
             errors=done.stderr.decode("utf-8", "replace"),
         )
 
-    async def _start(self, side: Side, *command: str, env: Mapping[str, str]) -> Process:
+    async def open(
+        self, side: Side, *command: str, env: Mapping[str, str] | None = None
+    ) -> Process:
+        """Return a program that runs on one of the hosts, with pipes to and from it; it is killed with the network.
+
+        Args:
+            side: which host.
+            *command: the program and its arguments.
+            env: settings in its environment besides this process's own.
+        """
         process = await anyio.open_process(
             self._hosts[side].command(*command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **env},
+            env={**os.environ, **(env or {})},
         )
         self._stack.push_async_callback(_end, process)
         return process
