@@ -47,7 +47,7 @@ _HEAD: Final = (
 )
 _TAIL: Final = b"</body>\n</html>\n"
 
-_TAG = re.compile(rb"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+_MARK = re.compile(rb"<(?:!--|(/?)([A-Za-z][A-Za-z0-9-]*))")
 _RAW: Final = frozenset({b"script", b"style", b"template", b"textarea", b"title"})
 _SPACE = re.compile(rb"[ \t\r\n\f]+")
 
@@ -92,23 +92,19 @@ def _elements(page: bytes) -> list[bytes]:
     lowered = page.lower()
     at, depth = 0, 0
     while True:
-        start = page.find(b"<", at)
+        mark = _MARK.search(page, at)
         if depth:
-            found.append(page[at : start if start >= 0 else len(page)])
-        if start < 0:
+            found.append(page[at : mark.start() if mark else len(page)])
+        if mark is None:
             return found
-        if page.startswith(b"<!--", start):
-            at = _behind(page, b"-->", start + 4)
+        if mark[2] is None:
+            at = _behind(page, b"-->", mark.end())
             continue
-        tag = _TAG.match(page, start)
-        if tag is None:
-            at = start + 1
-            continue
-        at = _behind(page, b">", tag.end())
-        name = tag[2].lower()
+        at = _behind(page, b">", mark.end())
+        name = mark[2].lower()
         if name == b"pre":
-            depth = depth - 1 if tag[1] and depth else depth + (not tag[1])
-        elif name in _RAW and not tag[1]:
+            depth = depth - 1 if mark[1] and depth else depth + (not mark[1])
+        elif name in _RAW and not mark[1]:
             at = _behind(lowered, b"</" + name, at)
 
 

@@ -8,7 +8,6 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from racer.errors import RemoteProtocolError
 
@@ -47,7 +46,7 @@ class InnerRequest:
         """Return it as it goes into the envelope."""
         document = {
             "method": self.method,
-            "host": urlsplit(self.url).netloc,
+            "host": self.url.partition("://")[2].partition("/")[0],
             "url": self.url,
             "body": _to_base64(self.body) if self.body else None,
             "headers": _to_table(self.fields),

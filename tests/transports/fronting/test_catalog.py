@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import gzip
 import json
 from pathlib import Path
@@ -217,13 +216,6 @@ def test_every_certificate_of_an_entry_counts() -> None:
         read_catalog(
             changed("trustedcas/0/cert", both + both[:300] + "\n-----END CERTIFICATE-----\n")
         )
-
-
-def test_an_authority_past_its_time_is_still_read() -> None:
-    """Whether it still counts is for OpenSSL to say, when a front shows a certificate."""
-    old = trustme.CA()
-    assert datetime.UTC
-    read_catalog(changed("trustedcas/0/cert", old.cert_pem.bytes().decode()))
 
 
 @pytest.mark.parametrize(
