@@ -8,6 +8,7 @@ from racer.errors import LocalProtocolError
 from transports.soar.core.streams import controls as module
 from transports.soar.core.streams.controls import Control, Controls
 from transports.soar.core.streams.frames import (
+    Challenge,
     ControlFrame,
     End,
     Lease,
@@ -16,6 +17,7 @@ from transports.soar.core.streams.frames import (
     Opened,
     Refused,
     Reset,
+    Response,
     Stop,
     Zones,
     encode_frame,
@@ -96,6 +98,9 @@ def test_frames_about_other_streams_do_not_give_way() -> None:
         MaxStreamData(2, 5),
         Stop(1, 0),
         Reset(1, 0, 0),
+        Challenge(b"abcd"),
+        Challenge(b"efgh"),
+        Response(b"abcd"),
     ]
     for frame in frames:
         controls.queue(frame)

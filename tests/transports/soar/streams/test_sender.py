@@ -93,6 +93,33 @@ def test_a_packet_is_never_over_its_room_and_never_wastes_much(
     assert sent >= min(octets, room - 5)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_room_that_holds_no_octet_stays_empty(lost: bool) -> None:
+    pair = Pair()
+    number = pair.open()
+    pair.client.write(number, bytes(100))
+    if lost:
+        pair.up(126).lose()
+    out = bytearray()
+    assert pair.client.fill(out, 3) == []  # type, stream and offset are three
+    assert (len(out), pair.client.has_queued()) == (0, True)
+    assert pair.up(4).frames == [StreamData(number, 12, b"\0", False)]
+
+
+@pytest.mark.parametrize("octets", [16_381, 16_382, 16_383, 16_384, 16_385, 20_000])
+@pytest.mark.parametrize("up", [True, False])
+def test_lengths_of_four_octets_fit_too(octets: int, up: bool) -> None:
+    for spare in range(8):
+        pair = Pair()
+        number, other = pair.open(), pair.open()
+        table, reader = (pair.client, pair.server) if up else (pair.server, pair.client)
+        table.write(number, bytes(octets))
+        table.write(other, b"other")
+        while table.has_queued():
+            (pair.up if up else pair.down)(octets + 3 + spare).deliver()
+        assert (drain(reader, number), drain(reader, other)) == (bytes(octets), b"other")
+
+
 # --- the order ---------------------------------------------------------------------------------
 
 
