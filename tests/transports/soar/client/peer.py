@@ -37,19 +37,21 @@ from transports.soar.core.dns.answers import (
 from transports.soar.core.dns.questions import read_copy
 from transports.soar.core.dns.zone import Whole, Zone
 from transports.soar.core.instants import Instant
-from transports.soar.core.streams.frames import decode, encode_frame
+from transports.soar.core.streams.frames import Opened, StreamData, decode, encode_frame
 from transports.soar.core.streams.targets import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from transports.soar.core.client.dial import Dial
     from transports.soar.core.client.events import ClientEvent
     from transports.soar.core.client.path import Outgoing
     from transports.soar.core.client.session import Session
+    from transports.soar.core.dns.messages import Rcode
     from transports.soar.core.dns.questions import Copy
     from transports.soar.core.streams.frames import Frame
 
-__all__ = ("KEY", "TARGET", "ZONE", "Asked", "Peer", "Rig")
+__all__ = ("KEY", "RTT", "TARGET", "ZONE", "Asked", "Echo", "Peer", "Rig", "grant")
 
 ZONE = Zone.parse("t.example.com")
 KEY = ServerKey.generate(random.Random("key").randbytes)
@@ -215,7 +217,7 @@ class Peer:
     def nxdomain(self, asked: Asked) -> bytes:
         return nxdomain(asked.copy, asked.zone, None)
 
-    def failure(self, asked: Asked, rcode: int) -> bytes:
+    def failure(self, asked: Asked, rcode: Rcode) -> bytes:
         return failure(asked.copy, rcode)
 
     def truncated(self, asked: Asked) -> bytes:
@@ -332,9 +334,52 @@ class Rig:
             self.tell(each, self.peer.terms(each, **terms))
         return self.sessions[-1]
 
+    def dialed(self, **terms: Any) -> Dial:
+        """Return a dial whose target is connected, on a session of its own."""
+        dial = self.client.dial(TARGET, self.now)
+        self.welcomed(frames=[Opened(0)], **terms)
+        return dial
+
     def _listen(self) -> None:
         while (event := self.client.next_event()) is not None:
             self.told.append(event)
+
+
+class Echo:
+    """Answers for a server that is quick: welcomes, connects, and sends back what it gets.
+
+    Args:
+        rig: whose peer answers.
+        park: whether questions that may park are left without an answer while there is nothing to say.
+        terms: of the welcome.
+    """
+
+    def __init__(self, rig: Rig, *, park: bool = True, **terms: Any) -> None:
+        self.rig = rig
+        self.park = park
+        self.terms = terms
+        self.got: dict[int, bytearray] = {}
+        self.said: set[int] = set()
+
+    def __call__(self, asked: Asked) -> bytes | None:
+        peer = self.rig.peer
+        half = peer.halves[asked.sid]
+        if asked.kind is Kind.FRAGMENT:
+            return peer.terms(asked, **self.terms) if half.first is not None else None
+        if asked.number < 0:
+            return None
+        frames: list[Frame] = []
+        for frame in [*half.frames, *asked.frames]:
+            if isinstance(frame, StreamData):
+                had = self.got.setdefault(frame.stream, bytearray())
+                had[frame.offset : frame.offset + len(frame.data)] = frame.data
+                if frame.stream not in self.said:
+                    self.said.add(frame.stream)
+                    frames.append(Opened(frame.stream))
+        half.frames = []
+        if not frames and asked.may_park and self.park:
+            return None
+        return peer.answer(asked, *frames)
 
 
 def grant(seed: str = "grant") -> Grant:

@@ -87,7 +87,7 @@ def test_loss_above_the_usual_cuts_it_and_rests_two_rounds() -> None:
     driver = Driver()
     for _ in range(3):
         driver.round()
-    assert driver.round(lost=20) == int(96 * 0.7)
+    assert driver.round(lost=30) == int(96 * 0.7)
     assert driver.round() == 67
     assert driver.round() == 67
     assert driver.round() == 71
@@ -201,10 +201,18 @@ def test_a_cut_for_loss_is_taken_back_if_as_much_is_lost_afterwards() -> None:
     driver = Driver()
     for _ in range(3):
         driver.round()
-    assert driver.round(lost=15) == int(96 * 0.7)  # 16 %, where nothing was known
-    assert driver.round(lost=10) == int(96 * 0.7)
-    assert driver.round(lost=10) == 96
-    assert driver.round(lost=15) == 128
+    assert driver.round(lost=29) == int(96 * 0.7)  # 30 %, where nothing was known
+    assert driver.round(lost=20) == int(96 * 0.7)
+    assert driver.round(lost=20) == 96
+    assert driver.round(lost=29) == 128
+
+
+@pytest.mark.parametrize(("lost", "after"), [(9, 192), (15, 192), (26, 67)])
+def test_what_may_be_chance_is_not_held_against_the_path(lost: int, after: int) -> None:
+    driver = Driver()
+    for _ in range(3):
+        driver.round()
+    assert driver.round(lost=lost) == min(after, 128)
 
 
 def test_a_cut_that_helped_stays() -> None:

@@ -10,6 +10,7 @@ from transports.soar.core.client.events import (
     HandshakeEnded,
     HandshakeStarted,
     SessionChanged,
+    StreamReadable,
 )
 from transports.soar.core.client.reasons import Failure
 from transports.soar.core.client.states import SessionState
@@ -331,7 +332,9 @@ class TestEarlyAnswers:
         rig.tell(asked[3], rig.peer.answer(asked[3], Opened(0), StreamData(0, 0, b"hi", False)))
         assert [type(event).__name__ for event in rig.told] == ["HandshakeStarted"]
         rig.tell(asked[0], welcome)
-        dial = rig.told[-1].stream.dial
+        readable = rig.told[-1]
+        assert isinstance(readable, StreamReadable)
+        dial = readable.stream.dial
         assert [type(event).__name__ for event in rig.told[1:]] == [
             "HandshakeEnded",
             "SessionChanged",

@@ -26,9 +26,11 @@ _MOST_FAILURES: Final = 0.05
 _LOSS_MARGIN: Final = 0.10
 _QUEUE_S: Final = 0.010
 _BASE_WEIGHT: Final = 1 / 16
-# One loss among a handful is no rate: a round has some outcomes, and a rate some losses.
+# One loss among a handful is no rate: a round has some outcomes, and what is counted in it is chance to some part, so
+# many standard deviations are taken off before it is held against the path.
 _LEAST_OUTCOMES: Final = 8
-_LEAST_LOSSES: Final = 2
+_DEVIATIONS: Final = 1.5
+_LEAST_FAILURES: Final = 2
 _PACE: Final = 2.0  # bursts follow each other at twice the rate that the window allows
 
 
@@ -178,8 +180,9 @@ class Window:
         base = self.base or 0.0
         if self._undo is not None:  # the cut for so much loss is still on trial
             base = max(base, self._undo.loss)
-        is_lossy = self._lost >= _LEAST_LOSSES and loss > max(2 * base, base + _LOSS_MARGIN)
-        has_failures = self._failed >= _LEAST_LOSSES and self._failed > _MOST_FAILURES * outcomes
+        sure = (self._lost - _DEVIATIONS * self._lost**0.5) / outcomes
+        is_lossy = sure > max(2 * base, base + _LOSS_MARGIN)
+        has_failures = self._failed >= _LEAST_FAILURES and self._failed > _MOST_FAILURES * outcomes
         if self._peak >= UNPROVEN_WINDOW and answered and queue < 0.3 * least:
             self._is_proven = True
         rest, self._rest = self._rest, max(0, self._rest - 1)

@@ -156,6 +156,8 @@ class Packets:
                 parked=self.parked,
                 window=sum(int(path.window.size) for path in self._usable()),
             )
+            if wanted <= 0 and self._is_unheard(now.awake):
+                wanted = 1  # two a second are the evidence that a session is lost, or find out that it isn't
             if wanted > 0:
                 blocked = not self._send_polls(now, wanted) or blocked
         elif (
@@ -208,7 +210,7 @@ class Packets:
         """Send `wanted` polls; return whether there was room for them."""
         if self.numbers.is_exhausted:
             return True
-        must = self.polls.floor(now.awake) - self.parked
+        must = max(self.polls.floor(now.awake) - self.parked, self._is_unheard(now.awake))
         for path in self._ranked():
             sizes = path.sizes.down
             free = path.room(now.awake)
@@ -233,6 +235,15 @@ class Packets:
 
     def _usable(self) -> list[Path]:
         return [path for path in self._paths.values() if path.zone.wire in self.zones]
+
+    def unheard_at(self, now: float) -> float | None:
+        """Return when all paths will have been asked in vain for long, if nothing comes until then."""
+        due = [path.silence.slow_at(now, path.patience) for path in self._usable()]
+        return max((at for at in due if at is not None), default=None)
+
+    def _is_unheard(self, now: float) -> bool:
+        usable = self._usable()
+        return bool(usable) and all(path.is_slow(now) for path in usable)
 
     def _ranked(self) -> list[Path]:
         """Return the paths that the server has the session under, by when an answer is expected."""

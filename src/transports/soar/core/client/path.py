@@ -123,6 +123,10 @@ class Path:
         """Return in how many seconds an answer can be hoped for, as far as paths are compared by it."""
         return self.polls.srtt + self.recovery.probes * self.patience + self.silence.is_dead * 60.0
 
+    def is_slow(self, now: float) -> bool:
+        """Whether it has been asked in vain for so long that it gets two questions a second at most (SPEC 12.5)."""
+        return self.silence.is_slow(now, self.patience)
+
     def room(self, now: float, *, poll: bool = False) -> int:
         """Return how many questions may be sent now; a `poll` that must be out may pass a full window."""
         if self.silence.next_question(now, self.patience) > now:
@@ -131,7 +135,8 @@ class Path:
             return 0
         free = self.window.room(now, self.polls.srtt)
         if poll and free <= 0:
-            return int(self.window.in_flight < self.window.size + _POLLS_ABOVE)
+            above = self.window.in_flight - self.window.size
+            return int(above < _POLLS_ABOVE or self.is_slow(now))
         return free
 
     def room_at(self, now: float) -> float | None:

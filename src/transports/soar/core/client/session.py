@@ -418,6 +418,7 @@ class Session:
             due.append(self._handshake.flight.next_at)
         if self.is_busy:
             due.append(self.packets.polls.deadline(now, self.packets.parked))
+            due.append(self.packets.unheard_at(now))
         return min((at for at in due if at is not None), default=None)
 
     def _silent_at(self) -> float | None:

@@ -69,13 +69,23 @@ class Silence:
             return True
         return False
 
+    def is_slow(self, now: float, timeout: float) -> bool:
+        """Whether three probe timeouts have passed in vain."""
+        is_asked = now - self._last <= _FRESH_START_S
+        return is_asked and self.probes_missed(now, timeout) >= SLOW_AFTER
+
+    def slow_at(self, now: float, timeout: float) -> float | None:
+        """Return when it becomes slow if nothing comes until then; `None` if it is, or is not being asked."""
+        if self._since is None or self._asked < _ROOM or self.is_slow(now, timeout):
+            return None
+        at = self._since + SLOW_AFTER * timeout
+        return at if at > now else None
+
     def next_question(self, now: float, timeout: float) -> float:
         """Return when the next question may be sent; the past if at once."""
         if self.is_dead:
             return self._last + self._probe_s
-        if now - self._last <= _FRESH_START_S and self.probes_missed(now, timeout) >= SLOW_AFTER:
-            return self._last + SLOW_S
-        return now
+        return self._last + SLOW_S if self.is_slow(now, timeout) else now
 
     def wants_fresh_socket(self, now: float, timeout: float) -> bool:
         """Whether to use a new source port from the next question on; true once in three probe timeouts of silence."""
