@@ -14,13 +14,14 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
 import h11
+import trustme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ class Site:
 @contextlib.contextmanager
 def site() -> Iterator[Site]:
     """Run the child while the context lasts."""
-    with subprocess.Popen(  # noqa: S603 - our own interpreter
+    with subprocess.Popen(
         [sys.executable, "-m", "benchmarks._origin"],
         cwd=_ROOT,
         stdin=subprocess.PIPE,
@@ -147,20 +148,21 @@ class _HTTP2(asyncio.Protocol):
             return
         self._flush()
 
-    def _take(self, event: Any) -> None:
+    def _take(self, event: h2.events.Event) -> None:
         match event:
-            case h2.events.RequestReceived(stream_id=number, headers=headers):
-                self._targets[number] = dict(headers)[":path"]
-            case h2.events.DataReceived(stream_id=number, flow_controlled_length=size):
+            case h2.events.RequestReceived(stream_id=int(number), headers=headers):
+                fields = {str(name): str(value) for name, value in headers or ()}
+                self._targets[number] = fields[":path"]
+            case h2.events.DataReceived(stream_id=int(number), flow_controlled_length=int(size)):
                 self._http.acknowledge_received_data(size, number)
-            case h2.events.StreamEnded(stream_id=number):
+            case h2.events.StreamEnded(stream_id=int(number)):
                 delay, body = _work(self._targets[number])
                 if delay:
                     loop = asyncio.get_running_loop()
                     loop.call_later(delay, self._answer_late, number, body)
                 else:
                     self._answer(number, body)
-            case h2.events.StreamReset(stream_id=number):
+            case h2.events.StreamReset(stream_id=int(number)):
                 self._targets.pop(number, None)
                 self._left.pop(number, None)
             case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
@@ -222,8 +224,6 @@ async def _listen(context: ssl.SSLContext, *, http2: bool) -> int:
 
 
 async def _main() -> None:
-    import trustme
-
     authority = trustme.CA()
     contexts = []
     for protocols in (["http/1.1"], ["h2", "http/1.1"]):

@@ -264,6 +264,7 @@ def _sync_stream(module: ModuleType) -> Any:  # noqa: ANN401 - a class made for 
         def __init__(
             self,
             library: Library,
+            *,
             transport_name: str,
             chunks: Iterable[bytes],
             close: Callable[[], None],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from racer.errors import LocalProtocolError, TransportBusy
 from racer.http._faults import BROKEN, Fault
 from racer.http._messages import Response
 
@@ -110,7 +111,7 @@ class RouteConnection:
             reason=extensions.get("reason_phrase", b""),
             version=extensions.get("http_version", b"HTTP/1.1"),
             headers=headers,
-            body=_Body(self, answer, stream, read, close_soon, done),
+            body=_Body(self, answer, stream=stream, read=read, close_soon=close_soon, done=done),
         )
 
 
@@ -123,6 +124,7 @@ class _Body:
         self,
         connection: RouteConnection,
         answer: Any,  # noqa: ANN401 - of either library
+        *,
         stream: AsyncIterator[bytes],
         read: float | None,
         close_soon: Callable[[], None],
@@ -179,6 +181,9 @@ def _fault_of(exc: Exception) -> Fault:
     known = {"ReadTimeout", "WriteTimeout", "ConnectTimeout", "ConnectError", "WriteError"}
     if name in known:
         return Fault(name, str(exc), sent=not name.startswith("Connect"), silent=True)
+    if isinstance(exc, LocalProtocolError | TransportBusy):
+        # The guest's words for a request that it cannot carry: nothing was sent, another may.
+        return Fault("ConnectError", "the route does not take the request", sent=False)
     if isinstance(exc, TimeoutError):
         return Fault("ReadTimeout", "no response in time", silent=True)
     what = "the route failed" if isinstance(exc, BROKEN) else f"the route raised {name}"

@@ -211,11 +211,11 @@ class _Call:
             raise
         stream = library.sync_stream(
             library,
-            answer.via.transport_name,
-            _Chunks(self._thread, answer),
-            _Closer(self._thread, answer),
-            answer.dropped,
-            answer.response.body,
+            transport_name=answer.via.transport_name,
+            chunks=_Chunks(self._thread, answer),
+            close=_Closer(self._thread, answer),
+            dropped=answer.dropped,
+            body=answer.response.body,
         )
         return library.response(answer.response, answer.via, stream)
 

@@ -149,7 +149,9 @@ class Origin:
             with contextlib.suppress(*GONE):
                 speaks = "h2" if self._prior_knowledge else "http/1.1"
                 if self._tls:
-                    context = authority().server_context(HOST, "localhost", alpn=self._alpn)
+                    context = await authority().make_server_context(
+                        HOST, "localhost", alpn=self._alpn
+                    )
                     stream = await TLSStream.wrap(
                         stream, server_side=True, ssl_context=context, standard_compatible=False
                     )

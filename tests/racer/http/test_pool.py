@@ -146,7 +146,7 @@ def test_beyond_the_limit_requests_wait_their_turn() -> None:
     waiting = [ask(pool, now=n) for n in range(3)]
     woken: list[int] = []
     for n, ticket in enumerate(waiting):
-        ticket.wake = lambda n=n: woken.append(n)  # type: ignore[misc]
+        ticket.wake = lambda n=n: woken.append(n)
     assert (pool.waiting, pool.connections) == (3, 2)
     pool.release(entries[0], 1.0, reusable=True)
     pool.release(entries[1], 1.0, reusable=False)

@@ -11,6 +11,7 @@ import pytest
 
 from racer import Entrant
 from racer.abc import Traits
+from racer.errors import LocalProtocolError, TransportBusy
 from racer.http._messages import Origin as HTTPOrigin
 from racer.http._messages import Request, Timeouts
 from racer.http._suitable import accepts_events, reason_against, size_of
@@ -91,11 +92,26 @@ async def _nonsense(request: Any) -> Any:
 
 
 async def test_a_post_by_a_route_is_sent_once_and_its_error_names_it() -> None:
-    async with Origin(answers(200)) as origin:
-        async with Web(entrants=[amp(_breaks), later(origin)]) as web:
-            with pytest.raises(httpx.ReadError, match="amp: .*no such cache"):
-                await web.post(content=b"x")
-            assert origin.seen == []
+    async with (
+        Origin(answers(200)) as origin,
+        Web(entrants=[amp(_breaks), later(origin)]) as web,
+    ):
+        with pytest.raises(httpx.ReadError, match=r"amp: .*no such cache"):
+            await web.post(content=b"x")
+        assert origin.seen == []
+
+
+async def test_a_request_that_a_route_cannot_carry_goes_on_whatever_it_is() -> None:
+    for error in (LocalProtocolError("too long for a URL"), TransportBusy("two at a time")):
+
+        async def answer(request: Any, error: Exception = error) -> Any:
+            raise error
+
+        async with Origin(answers(200)) as origin:
+            guest = amp(answer)
+            async with Web(entrants=[guest, later(origin)]) as web:
+                assert (await web.post(content=b"x")).status_code == 200
+                assert guest.attempts
 
 
 async def test_a_route_that_cannot_be_prepared_falls_back_for_every_method() -> None:
@@ -109,10 +125,12 @@ async def test_a_silent_route_is_left_after_the_same_patience() -> None:
     async def silent(request: Any) -> Any:
         await anyio.sleep_forever()
 
-    async with Origin(answers(200)) as origin:
-        async with Web(entrants=[amp(silent), later(origin)]) as web:
-            assert (await web.get()).status_code == 200
-            assert anyio.current_time() == 15.0
+    async with (
+        Origin(answers(200)) as origin,
+        Web(entrants=[amp(silent), later(origin)]) as web,
+    ):
+        assert (await web.get()).status_code == 200
+        assert anyio.current_time() == 15.0
 
 
 async def test_a_route_is_kept_and_used_again() -> None:
@@ -155,7 +173,7 @@ async def test_what_a_route_streams_is_streamed_and_closed() -> None:
 async def test_a_request_too_large_for_a_route_does_not_ask_it() -> None:
     async with Origin(answers(200)) as origin:
         guest = amp(max_request_bytes=1000)
-        ways = [guest, Entrant(MemoryWay("stream", origin), start_delay=2.0)]
+        ways: list[Any] = [guest, Entrant(MemoryWay("stream", origin), start_delay=2.0)]
         async with Web(entrants=ways) as web:
             assert (await web.post(content=bytes(500))).content == b"by amp"
             response = await web.post(content=bytes(1000))
@@ -170,7 +188,7 @@ async def test_a_request_too_large_for_a_route_does_not_ask_it() -> None:
 async def test_when_nobody_can_take_a_request_the_error_says_why_and_nothing_is_dialed() -> None:
     guest = amp(max_request_bytes=100)
     async with Web(entrants=[guest]) as web:
-        with pytest.raises(httpx.ConnectError, match="amp: a request of .* takes at most 100"):
+        with pytest.raises(httpx.ConnectError, match=r"amp: a request of .* takes at most 100"):
             await web.post(content=bytes(200))
         with pytest.raises(httpx.ConnectError, match="unknown length"):
             await web.post(content=_chunks())
@@ -184,7 +202,10 @@ async def _chunks() -> Any:
 
 async def test_an_event_stream_asks_only_who_can_stream() -> None:
     async with Origin(answers(200, b"streamed")) as origin:
-        ways = [amp(streaming=False), Entrant(MemoryWay("stream", origin), start_delay=2.0)]
+        ways: list[Any] = [
+            amp(streaming=False),
+            Entrant(MemoryWay("stream", origin), start_delay=2.0),
+        ]
         async with Web(entrants=ways) as web:
             accept = {"Accept": "text/event-stream"}
             assert (await web.get(headers=accept)).content == b"streamed"

@@ -125,8 +125,7 @@ async def test_an_upload_is_sent_as_it_comes(protocol: str) -> None:
 
     async def listen(talk: Talk) -> None:
         async for chunk in talk.chunks():
-            if chunk:
-                arrived.append((anyio.current_time(), chunk))
+            arrived.extend([(anyio.current_time(), chunk)] if chunk else [])
         await talk.respond(200)
 
     async with Web({"direct": listen}, protocol=protocol) as web:
@@ -342,13 +341,15 @@ async def test_a_pool_timeout_is_the_librarys() -> None:
 
     timeout = httpx.Timeout(None, pool=3.0)
     limits = httpx.Limits(max_connections=1)
-    async with Web({"direct": slow}, limits=limits, timeout=timeout) as web:
-        async with anyio.create_task_group() as group:
-            group.start_soon(web.get)
-            await anyio.sleep(0.1)
-            with pytest.raises(httpx.PoolTimeout):
-                await web.get()
-            assert anyio.current_time() == 3.1
+    async with (
+        Web({"direct": slow}, limits=limits, timeout=timeout) as web,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(web.get)
+        await anyio.sleep(0.1)
+        with pytest.raises(httpx.PoolTimeout):
+            await web.get()
+        assert anyio.current_time() == 3.1
 
 
 # --- cancellation ---------------------------------------------------------------------------------
@@ -408,7 +409,7 @@ async def test_a_response_that_is_dropped_unread_is_closed_with_a_warning(protoc
     async with Web({"direct": endless}, protocol=protocol) as web:
         request = web.client.build_request("GET", URL)
         response = await web.client.send(request, stream=True)
-        with pytest.warns(ResourceWarning, match="without being read"):
+        with pytest.warns(ResourceWarning, match="without being read"):  # noqa: PT031 - both are it
             del response, request
             gc.collect()
         await anyio.sleep(0.1)
@@ -438,16 +439,17 @@ async def test_after_its_end_it_serves_nobody_and_lets_readers_finish(protocol: 
 
 
 async def test_the_dialers_end_under_a_request_is_told() -> None:
-    async with Web({"direct": MemoryWay("direct", Origin(), delay=99.0)}) as web:
-        async with anyio.create_task_group() as group:
+    async def ask() -> None:
+        with pytest.raises(DialerClosed):
+            await web.get()
 
-            async def ask() -> None:
-                with pytest.raises(DialerClosed):
-                    await web.get()
-
-            group.start_soon(ask)
-            await anyio.sleep(1.0)
-            await web.dialer.aclose()
+    async with (
+        Web({"direct": MemoryWay("direct", Origin(), delay=99.0)}) as web,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(ask)
+        await anyio.sleep(1.0)
+        await web.dialer.aclose()
 
 
 async def test_it_may_be_made_and_closed_without_a_loop_or_a_request() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import h2.errors
@@ -50,7 +50,7 @@ class Stage:
     def changed(self) -> None:
         self.changes += 1
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> Self:
         await self.origin.__aenter__()
         await self.host.__aenter__()
         self.http = HTTP2Connection(

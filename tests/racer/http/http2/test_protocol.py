@@ -37,7 +37,9 @@ class Pair:
         )
         self.server.initiate_connection()
         if settings:
-            self.server.update_settings({CODES[name]: value for name, value in settings.items()})
+            self.server.update_settings(
+                {getattr(CODES, name): value for name, value in settings.items()}
+            )
         self.events: list[Any] = []
         self.woken: list[int] = []
         self.exchange()
