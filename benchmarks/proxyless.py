@@ -155,7 +155,9 @@ async def measure_search(wire: Wire, network: Censor, *, times: int, timeout: fl
         resolver=chosen.get("resolver"),
         strategy=chosen.get("strategy"),
         first=first["seconds"],
-        later=statistics.median(each["seconds"] for each in others) if first["ok"] else None,
+        later=statistics.median(each["seconds"] for each in others)
+        if first["ok"] and others
+        else None,
         connections=wire.connections - len(others)
         if first["ok"]
         else wire.connections // len(results),
@@ -252,6 +254,7 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
         cells += await measure_matrix(wire, behind)
         costs = await measure_costs(wire, runs)
         repeats = await measure_repeats(wire, QUICK_CONNECTIONS if options.quick else CONNECTIONS)
+        await measure_search(wire, NETWORKS[0], times=1, timeout=20.0)  # likewise
         found = [
             await measure_search(wire, network, times=1 + QUICK_RUNS, timeout=20.0)
             for network in NETWORKS
