@@ -36,7 +36,7 @@ NETWORKS = tuple(
     ipaddress.ip_network(network)
     for network in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
 )
-ADDRESS = "127.83.0.1"  # where every name leads before the connection is turned
+ADDRESS = "192.0.2.83"  # where every name leads before the connection is turned; public, as far as anybody can tell
 TLS_NAMES = (
     *DOMAINS,
     *(f"*.{domain}" for domain in DOMAINS),
