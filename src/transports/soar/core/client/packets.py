@@ -237,13 +237,19 @@ class Packets:
         return [path for path in self._paths.values() if path.zone.wire in self.zones]
 
     def unheard_at(self, now: float) -> float | None:
-        """Return when all paths will have been asked in vain for long, if nothing comes until then."""
-        due = [path.silence.slow_at(now, path.patience) for path in self._usable()]
+        """Return when the next question is due because none is answered on any path; `None` if they are, so far."""
+        usable = self._usable()
+        if self._is_unheard(now):
+            return min(path.silence.next_question(now, path.patience) for path in usable)
+        due = [path.silence.slow_at(now, path.patience) for path in usable]
         return max((at for at in due if at is not None), default=None)
 
     def _is_unheard(self, now: float) -> bool:
+        """Whether all paths have been asked in vain for long; a handshake has its own way to go on then."""
         usable = self._usable()
-        return bool(usable) and all(path.is_slow(now) for path in usable)
+        return (
+            self._kind is Kind.DATA and bool(usable) and all(path.is_slow(now) for path in usable)
+        )
 
     def _ranked(self) -> list[Path]:
         """Return the paths that the server has the session under, by when an answer is expected."""
