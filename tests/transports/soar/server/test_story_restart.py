@@ -165,7 +165,7 @@ def play(steps: list[tuple[str, Any, Any]], *, uptime: float, idle_timeout: floa
                 world.restart(first)
             case "end":
                 world.end(first)
-            case "crowd":
+            case _:
                 world.crowd()
         world.check()
     # Whoever recorded it all sends it all again, for as long as it may matter.

@@ -59,6 +59,9 @@ class SessionOwner(Protocol):
     def end(self, session: Session, code: EndCode, now: Instant) -> None:
         """End the session."""
 
+    def wake(self, sid: bytes) -> None:
+        """Note that what the session holds, or has to say, may have changed."""
+
     def sealed_allowance(self, session: Session) -> int:
         """Return how many octets of answers the session may keep for repeats."""
 
@@ -397,4 +400,9 @@ class Session:
             if park.alarm.when == park.until:
                 return
             self._owner.deadlines.cancel(park.alarm)
-        park.alarm = self._owner.deadlines.set(park.until, lambda now: self._release(park, now))
+
+        def end(now: Instant) -> None:
+            self._release(park, now)
+            self._owner.wake(self.sid)
+
+        park.alarm = self._owner.deadlines.set(park.until, end)
