@@ -1,0 +1,59 @@
+"""One session through each resolver that Debian has, as it comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from racer.errors import ErrorType, TargetRefused
+from tests.transports.soar.live.resolvers import RESOLVERS
+from tests.transports.soar.live.world import exactly, world
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.transports.soar.live.resolvers import Resolver, Upstream
+
+
+@pytest.fixture(params=sorted(RESOLVERS))
+def resolver(request: pytest.FixtureRequest, resolver_named: Callable[..., Resolver]) -> Resolver:
+    return resolver_named(request.param)
+
+
+async def test_the_second_dial_takes_the_session_of_the_first(
+    resolver: Resolver, upstream: Upstream
+) -> None:
+    async with world(upstream) as it, it.client([resolver.url()]) as client:
+        await client.echo(b"cold")
+        await client.echo(b"warm")
+        assert it.handshakes() == {"welcome": 1}
+        assert len(client.soar.status().sessions) == 1
+
+
+async def test_octets_arrive_as_they_were_sent(resolver: Resolver, upstream: Upstream) -> None:
+    async with world(upstream) as it, it.client([resolver.url()]) as client:
+        await client.download(300_000)
+        await client.upload(50_000)
+        assert it.handshakes() == {"welcome": 1}
+
+
+async def test_a_target_speaks_up_on_an_idle_stream(resolver: Resolver, upstream: Upstream) -> None:
+    async with (
+        world(upstream) as it,
+        it.client([resolver.url()]) as client,
+        client.open(b"push") as stream,
+    ):
+        await client.becomes_idle()
+        it.push.set()
+        assert await exactly(stream, 4) == b"news"
+
+
+async def test_a_target_that_refuses_says_so(resolver: Resolver, upstream: Upstream) -> None:
+    async with world(upstream) as it, it.client([resolver.url()]) as client:
+        with pytest.raises(TargetRefused) as caught:
+            async with client.open(b"echo", it.nobody):
+                pass
+        assert caught.value.error_type is ErrorType.CONNECTION_REFUSED
+        await client.echo(b"and the session goes on")
+        assert it.handshakes() == {"welcome": 1}
