@@ -73,7 +73,8 @@ async def _by_strategy(told: dict[str, Any], target: Target) -> list[dict[str, A
 
         return {"strategy": text} | await _timed(connect, target, told["timeout"])
 
-    return [await use(text) for text in told["strategies"] for _ in range(told["times"])]
+    # In turns, so that the machine's other work falls on all of them alike.
+    return [await use(text) for _ in range(told["times"]) for text in told["strategies"]]
 
 
 async def _by_search(told: dict[str, Any], target: Target) -> list[dict[str, Any]]:

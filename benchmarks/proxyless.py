@@ -71,7 +71,7 @@ class Cost:
     Attributes:
         strategy: which.
         p50: median of the seconds until an octet of an answer came back.
-        extra: how much more that is than without a trick.
+        extra: median of how much more that was than without a trick in the same round.
         flight: what was on the wire.
     """
 
@@ -125,20 +125,19 @@ async def measure_matrix(wire: Wire, censors: Sequence[Censor]) -> list[Cell]:
 async def measure_costs(wire: Wire, runs: int) -> list[Cost]:
     """Return what each strategy costs in a free network."""
     # What is loaded and compiled once is no part of a connection.
-    results = await wire.use(CENSORS[0], strategies=["", *STRATEGIES], times=runs)
-    results = results[runs:]
+    await wire.use(CENSORS[0], strategies=[""])
+    results = await wire.use(CENSORS[0], strategies=STRATEGIES, times=runs)
     by_strategy = {
         text: [each for each in results if each["strategy"] == text] for text in STRATEGIES
     }
-    medians = {
-        text: statistics.median(each["seconds"] for each in found)
-        for text, found in by_strategy.items()
-    }
+    took = {text: [each["seconds"] for each in found] for text, found in by_strategy.items()}
     return [
         Cost(
             strategy=text,
-            p50=medians[text],
-            extra=medians[text] - medians[""],
+            p50=statistics.median(took[text]),
+            extra=statistics.median(
+                t - plain for t, plain in zip(took[text], took[""], strict=True)
+            ),
             flight=wire.first_flight(by_strategy[text][0]["port"]),
         )
         for text in STRATEGIES

@@ -1,9 +1,9 @@
 """What a search does next: which resolver to ask, which strategy to try on whose addresses, and when to stop. Pure.
 
 Resolvers are asked in their order, a new one when the last failed or is slow. Each one's addresses are tried with every
-strategy in its order. When all strategies fail on what one resolver said, or none has worked for a while, the next
-resolver is asked: addresses that nobody has tried yet get all the strategies once more. What nothing else could do is left
-to the fallbacks. The first that works ends it.
+strategy in its order. When all strategies fail on what one resolver said, or none has worked for a while, or one failed in a
+way that no strategy can mend, the next resolver is asked: addresses that nobody has tried yet get all the strategies once
+more. What nothing else could do is left to the fallbacks. The first that works ends it.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class _Answer:
     waiting: list[int] = field(default_factory=list)
     started: int = 0
     running: int = 0
+    is_doubted: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -181,15 +182,23 @@ class Search:
         else:
             self._lookup_hurries = True
 
-    def failed(self, step: Step, error: Exception) -> None:
-        """Learn that a step has failed."""
+    def failed(self, step: Step, error: Exception, *, wrong_address: bool = False) -> None:
+        """Learn that a step has failed.
+
+        Args:
+            step: which.
+            error: why.
+            wrong_address: for a probe, whether that speaks against the address rather than the strategy.
+        """
         self.failures.append(Failure(step, error))
         match step:
             case LookUp():
                 self._looking -= 1
                 self._lookup_hurries = True
             case Probe():
-                self._answer_of(step).running -= 1
+                answer = self._answer_of(step)
+                answer.running -= 1
+                answer.is_doubted |= wrong_address
                 self._probe_hurries = True
             case Fallback():
                 self._falling -= 1
@@ -218,7 +227,8 @@ class Search:
     def _next_due(self, now: float) -> Step | None:
         if now >= self._probe_at():
             # Whoever has had the fewest turns: a lie that came first does not hold up the truth.
-            answer = min((a for a in self._answers if a.waiting), key=lambda answer: answer.started)
+            waiting = (answer for answer in self._answers if answer.waiting)
+            answer = min(waiting, key=lambda answer: (answer.is_doubted, answer.started))
             self._last_probe, self._probe_hurries = now, False
             answer.started += 1
             answer.running += 1
@@ -242,9 +252,10 @@ class Search:
         if not self._resolvers or self._looking >= MAX_LOOKUPS:
             return math.inf
         by_turn = self._last_lookup + STEP_DELAY
-        if self._is_live:
-            return max(by_turn, self._answers[-1].at + DOUBT_DELAY)
-        # Nothing is being tried: all that was said has failed, or nobody has said anything.
+        promising = [a.at for a in self._answers if a.is_live and not a.is_doubted]
+        if promising:
+            return max(by_turn, promising[-1] + DOUBT_DELAY)
+        # All that was said has failed, or is likely to, or nobody has said anything.
         return by_turn if self._looking and not self._lookup_hurries else -math.inf
 
     def _fallback_at(self) -> float:

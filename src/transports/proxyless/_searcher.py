@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from racer.abc import Progress, Stage
-from racer.errors import AttemptTimeout, NetworkError, TransportError, error_type_of
+from racer.errors import AttemptTimeout, ErrorType, NetworkError, TransportError, error_type_of
 from transports._net.special_names import is_local_name
 from transports._net.tls import ClientContext
 from transports._net.wakeup import Wakeup
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 __all__ = ("Searcher",)
 
 _T = TypeVar("_T")
+# Before the first flight, or by somebody else's certificate: no other way of sending it would have helped.
+_WRONG_ADDRESS = frozenset(
+    {
+        ErrorType.CERTIFICATE_INVALID,
+        ErrorType.CONNECTION_REFUSED,
+        ErrorType.HOST_UNREACHABLE,
+    }
+)
 _MOST_CAUSES = 8  # that are told in words; all of them are in the group
 
 
@@ -259,7 +267,7 @@ class _Run:
                     await self._owner.probe(self._target, step)
                 self._search.succeeded(step)
         except (OSError, TransportError) as exc:
-            self._search.failed(step, exc)
+            self._search.failed(step, exc, wrong_address=error_type_of(exc) in _WRONG_ADDRESS)
         except Exception as exc:  # noqa: BLE001 - `run` raises it
             self._fatal = exc
         self._under_way.pop(step)

@@ -22,6 +22,7 @@ from transports.proxyless._search import (
 )
 
 NEVER = (1e9, None)
+LIE = "a lie"
 World = Callable[[Step], tuple[float, Any]]
 
 
@@ -65,8 +66,8 @@ class Played:
         self.ended_at = now
 
     def _tell(self, step: Step, result: Any, now: float) -> None:
-        if result is None:
-            self.search.failed(step, OSError(name(step)))
+        if result is None or result == LIE:
+            self.search.failed(step, OSError(name(step)), wrong_address=result == LIE)
         elif isinstance(step, LookUp):
             self.search.looked_up(step.resolver, result, now)
         else:
@@ -140,6 +141,16 @@ def test_dns_is_doubted_when_nothing_has_worked_for_a_while() -> None:
     assert [what for _, what in played.log[-2:]] == ["ask 1", "try 1.0"]
     times = [0.1 + DOUBT_DELAY, 0.2 + DOUBT_DELAY]
     assert [at for at, _ in played.log[-2:]] == pytest.approx(times)
+
+
+def test_dns_is_doubted_at_once_when_the_address_is_wrong() -> None:
+    lies = {f"try_0_{n}": (0.2, LIE) for n in range(3)}
+    played = Played(world(ask_0=OTHER, ask_1=GOOD, try_1_0=WORKS, **lies))
+    names = ["ask 0", "try 0.0", "try 0.1", "ask 1", "try 1.0"]
+    assert [what for _, what in played.log[:5]] == names
+    assert [at for at, _ in played.log[:5]] == pytest.approx([0.0, 0.1, 0.3, 0.3, 0.4])
+    assert played.ended_at == pytest.approx(0.6)
+    assert played.search.winner == Probe(1, 0, ("192.0.2.7",))
 
 
 def test_addresses_that_were_tried_are_not_tried_again() -> None:
@@ -247,7 +258,7 @@ def test_any_world_comes_to_an_end_and_nothing_is_tried_twice(
     def anything(step: Step) -> tuple[float, Any]:
         if isinstance(step, LookUp):
             return data.draw(took), data.draw(said)
-        return data.draw(took), True if data.draw(st.integers(0, 9)) == 0 else None
+        return data.draw(took), data.draw(st.sampled_from([None, None, None, LIE, LIE, True]))
 
     played = Played(
         anything,

@@ -39,7 +39,10 @@ _TOOLS: Final = ("ip", "unshare", "nsenter")
 
 
 def why_unavailable() -> str | None:
-    """Return why packets cannot be looked at here, for people; `None` when they can. Quick, and changes nothing."""
+    """Return why packets cannot be looked at here, for people; `None` when they can.
+
+    Runs a command, which takes a few milliseconds: not for an event loop's thread. Changes nothing.
+    """
     if sys.platform != "linux":
         return "namespaces and TUN devices are Linux's"
     if os.geteuid() != 0:
