@@ -362,6 +362,22 @@ def test_when_memory_is_short_sessions_have_to_do_with_less() -> None:
     assert desk.server.status(desk.now).octets == 0
 
 
+def test_when_memory_is_full_who_holds_more_than_a_share_has_to_go() -> None:
+    desk, modest = begin(desk=Desk(memory=1 << 20), seed="modest")
+    modest.open_stream().write(bytes(5000))
+    greedy = Script(desk, seed="greedy")
+    greedy.shake()
+    greedy.prove()
+    for number in range(9):
+        greedy.open_stream(number).write(bytes(250 << 10))
+        desk.flush()
+        if number < 7:
+            assert len(desk.server.sids()) == 2
+    assert desk.server.sids() == [modest.sid]
+    assert notice(greedy) == Notice(EndCode.CAPACITY, 120.0, 8)
+    assert desk.server.status(desk.now).octets < 1 << 20
+
+
 def test_a_session_holds_no_more_than_it_may_to_be_sent() -> None:
     desk, client = begin()
     client.prove()
@@ -394,7 +410,7 @@ def test_what_is_counted_is_what_is_held() -> None:
     for _ in range(5):
         client.exchange(raw=b"\x02\x00")
     (session,) = desk.server.status(desk.now).sessions
-    assert session.octets < 1500
+    assert session.octets < 3000
     assert desk.server.status(desk.now).octets == session.octets
 
 

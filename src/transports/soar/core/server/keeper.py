@@ -108,7 +108,7 @@ class Keeper:
                 return status
         if self.is_shutting_down:
             return Status.SHUTTING_DOWN
-        if not self.table.has_room(prefix_of(question.source.address)):
+        if self._is_full or not self.table.has_room(prefix_of(question.source.address)):
             return Status.CAPACITY
         return Status.WELCOME
 
@@ -177,6 +177,11 @@ class Keeper:
         """Whether sessions hold so much that they have to do with less."""
         return self.memory > self._settings.memory
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether memory is so short that somebody has to go."""
+        return self.memory > 2 * self._settings.memory
+
     def confirm(self, session: Session) -> None:
         """Note that a session's first data packet has come."""
         self.table.confirm(session)
@@ -200,7 +205,10 @@ class Keeper:
         session.counted = octets
 
     def pump(self, now: Instant) -> None:
-        """Have sessions answer parked questions for which there is something now."""
+        """Have sessions answer parked questions for which there is something now.
+
+        What they hold is counted here. When it is too much, one that holds more than its share has to go.
+        """
         while self._ready:
             ready, self._ready = self._ready, {}
             for sid in ready:
@@ -209,6 +217,8 @@ class Keeper:
                     if session.parking:
                         session.pump(now)
                     self.account(session)
+                    if self._is_full and session.counted > self._settings.memory // len(self.table):
+                        self.end(session, EndCode.CAPACITY, now)
 
     def notice(self, sid: bytes, now: Instant) -> Notice:
         """Return what is to be said of a session that isn't in the table (SPEC 15.4)."""

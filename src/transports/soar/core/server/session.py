@@ -40,6 +40,7 @@ __all__ = ("Session", "SessionOwner")
 
 MAX_REPEATS: Final = 3  # of one answer at full size, SPEC 8.6
 _CHALLENGE_OCTETS: Final = 5
+_RECORD_OCTETS: Final = 200  # that one packet number takes
 
 
 class SessionOwner(Protocol):
@@ -146,8 +147,9 @@ class Session:
 
     @property
     def octets(self) -> int:
-        """How much it holds in memory for its streams and for repeats."""
-        return self.streams.octets + self.records.sealed_octets
+        """How much it holds in memory, about."""
+        records = self.records
+        return self.streams.octets + records.sealed_octets + _RECORD_OCTETS * len(records)
 
     # --- packets in ---------------------------------------------------------------------------
 

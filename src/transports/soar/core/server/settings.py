@@ -34,7 +34,8 @@ class ServerSettings:
         max_streams: at once, of one session.
         grants: the credentials that it knows.
         needs_grant: whether a client has to show one. If not, none is looked at.
-        memory: octets that all sessions may hold before they get small windows.
+        memory: octets that all sessions may hold before they get small windows; at twice as many, those that hold the
+            most have to go.
 
     Raises:
         ConfigError: a value is out of range.
