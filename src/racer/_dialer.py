@@ -378,7 +378,9 @@ class Dialer:
         for name in [*wanted, *unwanted]:
             self._roster[name]
         chosen = frozenset(wanted) - frozenset(unwanted)
-        if not chosen:
+        if not chosen and not isinstance(
+            exclude, Mapping
+        ):  # else each has its reason, which the race tells
             msg = f"only= and exclude= leave none of {', '.join(map(repr, every))}"
             raise ConfigError(msg)
         return chosen

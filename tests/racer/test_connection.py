@@ -145,6 +145,20 @@ async def test_closing_under_cancellation_is_by_force() -> None:
 
 
 @virtual_time
+async def test_it_can_be_closed_where_nothing_can_be_awaited() -> None:
+    only = guest(close_delay=5.0)
+    async with Scene(only) as scene:
+        connection = await scene.dial()
+        stream = connection._resource
+        connection.abort()
+        connection.abort()
+        await scene.settle()
+        assert isinstance(stream, MemoryStream)
+        assert (stream.closed_by_force, anyio.current_time()) == (True, 0.0)
+        assert scene.dialer._roster["a"].lodger.uses == 0
+
+
+@virtual_time
 async def test_a_replaced_guest_is_closed_after_its_last_connection() -> None:
     old, new = guest(), guest()
     async with Scene(old) as scene:

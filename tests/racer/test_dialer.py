@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 
 import racer
-from racer.abc import Traits, Transport
+from racer.abc import Target, Traits, Transport
 from racer.errors import (
     AllAttemptsFailed,
     ConfigError,
@@ -258,6 +258,18 @@ def test_a_credential_nobody_takes() -> None:
 
 
 # --- who takes part -------------------------------------------------------------------------
+
+
+async def test_who_is_left_out_may_be_given_a_reason_which_the_report_shows() -> None:
+    guests = [ScriptedTransport(name) for name in "ab"]
+    async with racer.Dialer(guests) as dialer:
+        async with await dialer.dial(HOST, exclude={"a": "too small"}) as connection:
+            assert connection.report["a"].reason == "too small"
+        with pytest.raises(NoTransports, match="a: too small; b: too slow"):
+            await dialer.dial(HOST, exclude={"a": "too small", "b": "too slow"})
+        picky = ScriptedTransport("a", serves="not this")
+        dialer.replace("a", picky)
+        assert list(dialer.eligible(Target("192.0.2.1", 80))) == ["b"]
 
 
 async def test_only_and_exclude_say_who_may_take_part() -> None:

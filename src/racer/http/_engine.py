@@ -12,7 +12,7 @@ from anyio.streams.tls import TLSAttribute
 from racer._connection import RoutedConnection
 from racer._default import default_dialer
 from racer._target import Target
-from racer.errors import ConfigError, DialerClosed
+from racer.errors import ConfigError, DialerClosed, NotUsable
 from racer.http._exchange import Exchange
 from racer.http._http1 import HTTP1Connection
 from racer.http._http2 import PooledHTTP2
@@ -22,8 +22,10 @@ from racer.http._routes import RouteConnection
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Container
+    from collections.abc import Awaitable, Callable, Container
     from typing import Any
+
+    from anyio.abc import ByteStream
 
     from racer._dialer import Dialer
     from racer._race import Finisher
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
 __all__ = ("Engine",)
 
 _ALPN: Final = {True: ("h2", "http/1.1"), False: ("http/1.1",)}
+
+
+async def _demand_http2(stream: ByteStream) -> None:
+    if stream.extra(TLSAttribute.alpn_protocol, None) != "h2":
+        msg = "the server does not speak HTTP/2, and http1 is off"
+        raise NotUsable(msg)
 
 
 class Engine:
@@ -128,6 +136,10 @@ class Engine:
         if len(self._targets) > MAX_ORIGINS:
             self._targets.popitem(last=False)
         return target
+
+    def check(self, origin: Origin) -> Callable[[ByteStream], Awaitable[None]] | None:
+        """Return what more a stream has to show than TLS: HTTP/2, where nothing else may be spoken."""
+        return _demand_http2 if origin.scheme == "https" and not self._http1 else None
 
     def adopt(self, finisher: Finisher, permit: Permit, dialer: Dialer) -> Entry:
         """Return the pool's entry of what a race gave; synchronous, so that it always has one owner."""

@@ -319,16 +319,16 @@ class Exchange:
                 exclude[name] = "it was tried for this request already"
             elif name not in chosen:
                 exclude[name] = "it did not do for this origin a moment ago"
-        if self._guests or not exclude:
-            race = self._dialer.race(
-                target, timeout=self._request.timeouts.connect, exclude=exclude, kind="any"
-            )
-            await race.__aenter__()
-            self._race = race
-            return await anext(race)
-        told = "; ".join(f"{name}: {reason}" for name, reason in self._unsuitable.items())
-        msg = f"no transport takes this request to {target}: {told}"
-        raise NoTransports(msg)
+        race = self._dialer.race(
+            target,
+            timeout=self._request.timeouts.connect,
+            exclude=exclude,
+            kind="any",
+            check=self._engine.check(self._origin),
+        )
+        await race.__aenter__()
+        self._race = race
+        return await anext(race)
 
     async def _leave_race(self) -> None:
         race, self._race = self._race, None

@@ -74,7 +74,9 @@ async def _by_request(request: Any) -> Any:
         case "/elsewhere":
             return library.Response(307, headers={"location": f"https://{HOST}:8443/echo"})
         case "/auth":
-            return library.Response(200 if "authorization" in request.headers else 401, content="in")
+            return library.Response(
+                200 if "authorization" in request.headers else 401, content="in"
+            )
         case "/events":
             return library.Response(200, content="data: 0\n\ndata: 1\n\ndata: 2\n\n")
         case _:
@@ -162,7 +164,7 @@ async def test_a_certificate_for_somebody_else_is_no_connection(protocol: str) -
     async with Origin(tls=True) as origin, Dialer([Way("direct", await origin.listen())]) as dialer:
         transport = RacerTransport(dialer, ssl_context=client_tls())
         async with httpx.AsyncClient(transport=transport) as client:
-            with pytest.raises(httpx.ConnectError, match="direct: .*certificate"):
+            with pytest.raises(httpx.ConnectError, match=r"direct: .*certificate"):
                 await client.post("https://somebody.example/", content=b"secret")
         assert origin.seen == []
 
@@ -176,6 +178,6 @@ async def test_a_server_that_wants_another_protocol_gets_no_request() -> None:
                 transport=RacerTransport(dialer, ssl_context=client_tls(), http1=False)
             ) as client,
         ):
-            with pytest.raises(httpx.TransportError):
+            with pytest.raises(httpx.ConnectError, match=r"direct: .*does not speak HTTP/2"):
                 await client.get(URL)
             assert origin.seen == []

@@ -13,7 +13,7 @@ from tests.racer.http.origin import MemoryWay, Origin
 from tests.racer.scene import Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from racer.abc import Guest
     from racer.http._engine import Engine
@@ -66,7 +66,7 @@ class Web:
         delays: dict[str, float] | None = None,
         protocol: str = "HTTP/1.1",
         library: Any = httpx,
-        entrants: list[Entrant | Guest] | None = None,
+        entrants: Sequence[Entrant | Guest] | None = None,
         timeout: Any = None,
         dialer_options: dict[str, Any] | None = None,
         tracer_provider: Any = None,
