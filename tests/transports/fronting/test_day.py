@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
+from benchmarks._front_world import Fate, World, hunter_in
 from racer.errors import TransportError
 from tests.transports.fronting.lists import catalog, provider
-from tests.transports.fronting.world import Fate, World, hunter_in
 from transports._net.wakeup import Wakeup
 from transports.fronting._keeper import keep_proven
 

@@ -89,7 +89,7 @@ def trust(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 async def test_a_blocked_host_is_reached_through_a_front(
     cdn: Network, library: Any, method: str
 ) -> None:
-    entrants = [
+    entrants: list[Any] = [
         ScriptedTransport("direct", BLOCKED),
         racer.Entrant(Fronting(cdn.fronts("refusing" if method == "GET" else "good", "good"))),
     ]

@@ -1,4 +1,4 @@
-"""Fronts that are made up: each does what a plan says, in time that costs nothing."""
+"""Fronts that are made up: each does what a plan says, on whatever clock runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from transports.fronting._catalog import Catalog, Front
 
+__all__ = ("Fate", "MadeUpLine", "World", "hunter_in")
+
 
 @dataclass(frozen=True)
 class Fate:
@@ -27,17 +29,17 @@ class Fate:
     after: float = 0.15
 
 
-class FakeConnection:
+class MadeUpConnection:
     is_idle = True
 
 
-class FakeLine:
+class MadeUpLine:
     """A line that counts itself."""
 
     def __init__(self, world: World, front: Front) -> None:
         self.world = world
         self.front = front
-        self.connection = FakeConnection()
+        self.connection = MadeUpConnection()
         self.is_open = True
         world.open += 1
 
@@ -56,7 +58,8 @@ class World:
     dials: list[tuple[float, Front, str]] = field(default_factory=list)
     open: int = 0
 
-    async def dial(self, front: Front, provider: Any, make: Any) -> FakeLine:
+    async def dial(self, front: Front, provider: object, make: object) -> MadeUpLine:
+        del provider, make
         now = anyio.current_time()
         fate = self.fate(front, now)
         self.dials.append((now, front, fate.ending))
@@ -72,9 +75,10 @@ class World:
                 raise NetworkError("refused")
             case _:
                 await anyio.sleep(fate.after)
-                return FakeLine(self, front)
+                return MadeUpLine(self, front)
 
-    async def vet(self, line: FakeLine, provider: Any) -> None:
+    async def vet(self, line: MadeUpLine, provider: object) -> None:
+        del provider
         fate = self.fate(line.front, anyio.current_time())
         await anyio.sleep(0.05)
         if fate.ending == "unvetted":
