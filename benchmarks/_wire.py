@@ -213,8 +213,9 @@ class Wire:
         times: int = 1,
         timeout: float = 3.0,
         backend: str = "asyncio",
+        dialer: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Return what a client comes to: with each strategy, or with resolvers by a search.
+        """Return what a client comes to: with each strategy, with resolvers by a search, or by a dialer of that name.
 
         Raises:
             RuntimeError: the client crashed; with its words.
@@ -230,6 +231,7 @@ class Wire:
             "addresses": list(addresses),
             "times": times,
             "timeout": timeout,
+            "dialer": dialer,
         }
         client = await self._client(backend)
         assert client.stdin is not None
@@ -262,11 +264,19 @@ class Wire:
     @property
     def connections(self) -> int:
         """How many connections to the site, or its forger, were begun since the last `use`."""
+        return self._count(packets.Point.SENT)
+
+    @property
+    def reached(self) -> int:
+        """How many of them came as far as the site or its forger."""
+        return self._count(packets.Point.DELIVERED)
+
+    def _count(self, point: packets.Point) -> int:
         return len(
             {
                 each.packet.source_port
                 for each in self.net.captured
-                if each.point is packets.Point.SENT
+                if each.point is point
                 and each.side is packets.Side.CLIENT
                 and each.packet.over == "tcp"
                 and each.packet.destination_port == 443

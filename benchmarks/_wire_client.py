@@ -11,9 +11,11 @@ import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute
 
+import racer
 from racer.abc import Progress, Target
-from racer.errors import ErrorType, TransportError, error_type_of
+from racer.errors import DialError, ErrorType, TransportError, error_type_of
 from racer.testing import LocalHost
+from transports.direct import Direct
 from transports.proxyless import Proxyless, parse_strategy
 from transports.proxyless._dial import ShapingDialer, prove
 from transports.proxyless._hearsay import Known
@@ -98,6 +100,61 @@ async def _by_search(told: dict[str, Any], target: Target) -> list[dict[str, Any
     return found
 
 
+async def _reads_an_octet(stream: ByteStream) -> bool:
+    await stream.send(b"HEAD / HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n")
+    return bool(await stream.receive(1))
+
+
+async def _with_racer(told: dict[str, Any], target: Target) -> dict[str, Any]:
+    """Dial as an app would that has nothing configured, but for whom it trusts."""
+    assert isinstance(target.tls, ssl.SSLContext)
+    careful = Proxyless(resolvers=told["resolvers"], resolver_tls=target.tls, network=lambda: "lab")
+    async with racer.Dialer([Direct(), careful]) as dialer:
+        began = anyio.current_time()
+        try:
+            conn = await dialer.dial(target, timeout=told["timeout"], check=_reads_an_octet)
+            report, took = conn.report, anyio.current_time() - began
+            await conn.aclose()
+        except DialError as exc:
+            report, took = exc.report, anyio.current_time() - began
+    return {
+        "seconds": took,
+        "winner": report.winner,
+        "started": sum(attempt.started_at is not None for attempt in report.attempts),
+        "errors": {
+            attempt.transport: attempt.error_type.value
+            for attempt in report.attempts
+            if attempt.error_type is not None
+        },
+    }
+
+
+async def _with_connect_tcp(told: dict[str, Any], target: Target) -> dict[str, Any]:
+    """Connect as most programs do."""
+    assert isinstance(target.tls, ssl.SSLContext)
+    began = anyio.current_time()
+    found: dict[str, Any] = {"winner": None, "started": 1, "errors": {"direct": "timeout"}}
+    with anyio.move_on_after(told["timeout"]):
+        try:
+            async with await anyio.connect_tcp(
+                target.host,
+                target.port,
+                tls=True,
+                ssl_context=target.tls,
+                tls_standard_compatible=False,
+            ) as stream:
+                await _reads_an_octet(stream)
+                found |= {"winner": "direct", "errors": {}, "seconds": anyio.current_time() - began}
+        except _FAILURES as exc:
+            found["errors"] = {"direct": error_type_of(exc).value}
+    return {"seconds": anyio.current_time() - began} | found
+
+
+async def _by_dialer(told: dict[str, Any], target: Target) -> list[dict[str, Any]]:
+    dial = {"racer": _with_racer, "connect_tcp": _with_connect_tcp}[told["dialer"]]
+    return [await dial(told, target) for _ in range(told["times"])]
+
+
 async def _main() -> None:
     while line := await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
         told = json.loads(line)
@@ -106,7 +163,7 @@ async def _main() -> None:
             ~ssl.VERIFY_X509_STRICT
         )  # not every trustme puts in what 3.13 asks for
         target = Target(told["host"], tls=context)
-        work = _by_search if told["resolvers"] else _by_strategy
+        work = _by_dialer if told["dialer"] else _by_search if told["resolvers"] else _by_strategy
         print(json.dumps(await work(told, target)), flush=True)
 
 

@@ -27,7 +27,9 @@ import anyio
 from benchmarks._dialers import DIALERS, ROUTE_TIMEOUT, STAGGER
 from benchmarks._loops import count
 from benchmarks._networks import DELAY, JITTER, KINDS, Authorities, Kind, World
+from benchmarks._packet_race import measure_packets
 from benchmarks._samples import Lateness, Row, Sample, rows_of
+from racer.lab.packets import why_unavailable
 from racer.testing import virtual_backends
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ QUICK_RUNS: Final = 3
 QUICK_RUNS_WAITING: Final = 2
 DEADLINE: Final = 5.0
 QUICK_DEADLINE: Final = 3.0
+PACKETS_DEADLINE: Final = 10.0
 _PULSE: Final = 0.01  # seconds between two looks at how late the loop is
 
 
@@ -272,6 +275,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="in memory, on a virtual clock: no machine's noise, and no waiting",
     )
+    add("--packets", action="store_true", help="also in networks of packets (Linux, root)")
     add("--seed", type=int, default=1, metavar="N", help="of the networks' dice (1)")
     add("--json", type=Path, metavar="FILE", help="write every sample there too")
     return parser
@@ -303,6 +307,8 @@ def _run(options: argparse.Namespace) -> None:
         backend=backend,
         backend_options=backend_options,
     )
+    if options.packets:
+        samples += _measure_packets(options)
     _print_lateness(lateness)
     if options.json is None:
         return
@@ -325,6 +331,29 @@ def _run(options: argparse.Namespace) -> None:
         "samples": [asdict(sample) for sample in samples],
     }
     options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def _measure_packets(options: argparse.Namespace) -> list[Sample]:
+    """Return the samples of networks of packets, printing each network's table; none where they cannot be had."""
+    print()
+    if (reason := why_unavailable()) is not None:
+        print(f"no networks of packets here: {reason}")
+        return []
+    print(
+        _filled(
+            "Packet by packet, in network namespaces of this machine. racer: direct, and 300 ms later proxyless, which "
+            "is new to the network each time."
+        )
+    )
+    samples: list[Sample] = []
+
+    def tell(kind: Kind, found: list[Sample]) -> None:
+        samples.extend(found)
+        _print_network(kind, rows_of(found))
+
+    runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
+    anyio.run(lambda: measure_packets(runs=runs, deadline=PACKETS_DEADLINE, tell=tell))
+    return samples
 
 
 def _usual_runs(kind: Kind, options: argparse.Namespace) -> int:
