@@ -14,6 +14,7 @@ needed, and both event loops will do.
 * `NameServer`, `DoTServer`, `DoHServer`, `Socks5Proxy`, `HttpProxy`, `Server`: what listens on 127.0.0.1 for itself.
 * `TCPRelay`, `UDPRelay`: a link in front of a server that exists already.
 * `Authority`: certificates that nobody trusts but who asks.
+* `racer.lab.packets`: two hosts and every IP packet between them (Linux, root).
 """
 
 from __future__ import annotations
