@@ -66,7 +66,8 @@ class Soar(Transport):
             keeps, and is lowered to it once known.
         warm: whether one session is kept ready from the first dial on.
         max_stale: seconds for which a warm session counts that could not be confirmed anew.
-        resolver_tls: the context for `tls://` and `https://` resolvers; `None` for the system's trust.
+        resolver_tls: the context for `tls://` and `https://` resolvers, which for the latter has to offer `h2` by ALPN;
+            `None` for the system's trust.
         dial_tcp: makes connections to resolvers in place of our own sockets.
         dial_udp: makes sockets for datagrams in place of our own.
         name: of the transport.

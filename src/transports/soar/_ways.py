@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from anyio.streams.tls import TLSAttribute
+
 from racer.abc import Progress
 from racer.errors import ConfigError, ErrorType, NetworkError
 from transports._net.connector import Connector
@@ -131,7 +133,18 @@ async def _open(
     if tls is None:
         return stream
     try:
-        return await wrap_tls(stream, await tls.get(), server_hostname=server.server_hostname)
+        wrapped = await wrap_tls(stream, await tls.get(), server_hostname=server.server_hostname)
+        if resolver.scheme is Scheme.HTTPS:
+            _check_http2(wrapped)
     except BaseException:
         await close_by_force(stream)
         raise
+    return wrapped
+
+
+def _check_http2(stream: ByteStream) -> None:
+    """Refuse a stream on which HTTP/2 was not agreed: some resolvers would answer it with silence."""
+    agreed = stream.extra(TLSAttribute.alpn_protocol, None)
+    if agreed not in ALPN:
+        msg = "TLS did not agree on HTTP/2: the resolver has none, or resolver_tls does not offer 'h2' by ALPN"
+        raise NetworkError(msg, error_type=ErrorType.PROTOCOL_ERROR)

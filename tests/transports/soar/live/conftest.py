@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 
-from tests.transports.soar.live.resolvers import UPSTREAM_HOST, Upstream, free_port, running
+from tests.transports.soar.live.resolvers import (
+    HOST,
+    UPSTREAM_HOST,
+    Resolver,
+    Upstream,
+    free_port,
+    running,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from tests.transports.soar.live.resolvers import Resolver
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +45,33 @@ def resolver_named(
             return started[wanted]
 
         yield get
+
+
+@dataclass(frozen=True)
+class Front:
+    """A resolver that is asked over TLS and HTTPS too.
+
+    Attributes:
+        resolver: it.
+        trust: a context that believes it.
+    """
+
+    resolver: Resolver
+    trust: ssl.SSLContext
+
+
+@pytest.fixture(scope="session")
+def front(
+    resolver_named: Callable[..., Resolver], tmp_path_factory: pytest.TempPathFactory
+) -> Front:
+    """Return unbound with a certificate of a throw-away authority's."""
+    folder = tmp_path_factory.mktemp("certificate")
+    key, pem = folder / "key.pem", folder / "cert.pem"
+    authority = trustme.CA()
+    certificate = authority.issue_cert(HOST)
+    certificate.private_key_pem.write_to_path(key)
+    certificate.cert_chain_pems[0].write_to_path(pem)
+    trust = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode("ascii"))
+    trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    trust.set_alpn_protocols(["h2"])
+    return Front(resolver_named("unbound", key=str(key), pem=str(pem)), trust)
