@@ -247,25 +247,23 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
         f"A client, a censor and {HOST} on this machine, packet by packet; {_ms(round_trip)} ms round trips.\n"
         "✓: TLS was verified, an octet of an answer came back, and the censor saw nothing. Times in ms."
     )
-    cells: list[Cell] = []
+    async with Wire.of(near_hops=0) as wire:
+        cells = await measure_matrix(wire, [censor for censor in CENSORS if not censor.near_hops])
     async with Wire.of(near_hops=1) as wire:
-        behind = [censor for censor in CENSORS if censor.near_hops]
-        cells += await measure_matrix(wire, behind)
+        cells += await measure_matrix(wire, [censor for censor in CENSORS if censor.near_hops])
+        _print_matrix(cells, CENSORS)
         costs = await measure_costs(wire, runs)
+        _print_costs(costs)
         repeats = await measure_repeats(wire, QUICK_CONNECTIONS if options.quick else CONNECTIONS)
-        await measure_search(wire, NETWORKS[0], times=1, timeout=20.0)  # likewise
+        _print_repeats(repeats)
+        await measure_search(wire, NETWORKS[0], times=1, timeout=20.0)  # as in `measure_costs`
         found = [
             await measure_search(wire, network, times=1 + QUICK_RUNS, timeout=20.0)
             for network in NETWORKS
         ]
+        _print_searches(found)
         if options.pcap is not None:
             await anyio.Path(options.pcap).write_bytes(wire.pcap())
-    async with Wire.of(near_hops=0) as wire:
-        cells += await measure_matrix(wire, [c for c in CENSORS if not c.near_hops])
-    _print_matrix(cells, CENSORS)
-    _print_costs(costs)
-    _print_repeats(repeats)
-    _print_searches(found)
     return {
         "python": platform.python_version(),
         "system": platform.platform(),
