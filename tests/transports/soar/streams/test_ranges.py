@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from transports.soar.core.streams.ranges import RangeSet
 
-places = st.integers(0, 40)
+places = st.integers(0, 12)  # few, so that ranges often touch
 steps = st.lists(st.tuples(st.booleans(), places, places), max_size=25)
 
 
@@ -33,9 +33,9 @@ def test_a_range_set_is_a_set(steps: list[tuple[bool, int, int]], low: int, high
         assert bool(ranges) == bool(model)
         if model:
             assert ranges.first() == listed[0]
-    assert all((i in ranges) == (i in model) for i in range(42))
+    assert all((i in ranges) == (i in model) for i in range(14))
     place = ranges.take(low)
-    assert place == next(i for i in range(low, 42) if i not in model)
+    assert place == next(i for i in range(low, 14) if i not in model)
     model -= set(range(place))
     assert {i for a, b in ranges for i in range(a, b)} == model
     assert ranges.size == len(model)

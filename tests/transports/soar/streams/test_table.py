@@ -120,6 +120,7 @@ def test_streams_may_be_seen_in_any_order() -> None:
         pair.server.receive(StreamData(number, 0, HEADER, False))
     assert [e.stream for e in pair.server.events] == [3, 1, 0, 2]
     assert pair.server.last_stream == 3
+    assert not pair.server._register._unseen
 
 
 @pytest.mark.parametrize("first", [Stop(0, 0), MaxStreamData(0, 1 << 20)])
@@ -456,6 +457,24 @@ def test_a_reader_is_told_once_until_it_has_read_all() -> None:
     assert pair.client.at_end(number)
 
 
+def test_what_was_not_sent_of_a_stream_that_is_over_never_is() -> None:
+    pair = Pair()
+    number = pair.client.open(HEADER)
+    pair.client.reset(number, 0)
+    packet = pair.up(60)
+    pair.server.receive(StreamData(number, 0, HEADER, False))
+    pair.server.opened(number)
+    opened = pair.down()
+    pair.server.receive(Reset(number, 0, len(HEADER)))
+    pair.server.reset(number, 0)
+    pair.down().ack()
+    packet.lose()
+    assert pair.server.kept == 0
+    opened.lose()
+    assert not pair.server.has_queued()
+    assert len(pair.server._sender.controls) == 0
+
+
 def test_a_reader_that_stopped_is_told_nothing() -> None:
     pair = Pair()
     number = pair.open()
@@ -532,6 +551,23 @@ def test_s2_streams_that_nobody_reads_block_no_other() -> None:
         pair.server.write(number, bytes(200 * K))
         pair.run()
         assert len(drain(pair.client, number)) == 200 * K
+
+
+def test_s2_a_reader_goes_on_with_what_little_stalled_ones_leave() -> None:
+    pair = Pair()
+    stalled = [pair.open() for _ in range(32)]
+    number = pair.open()
+    for other in stalled:
+        room = 256 * K - (100 * K if other == stalled[-1] else 0)
+        pair.server.write(other, bytes(room))
+    pair.run()
+    got = 0
+    for _ in range(10):
+        pair.server.write(number, bytes(200 * K))
+        for _ in range(20):
+            pair.run()
+            got += len(drain(pair.client, number))
+    assert got == 2000 * K
 
 
 def test_spec_19_no_more_than_8_mb_ever_wait() -> None:
