@@ -132,11 +132,26 @@ def test_early_packets_confirm_nothing_and_what_was_executed_leaves_a_tombstone(
     assert notice(client) == Notice(EndCode.CAPACITY, 120.0, 0)
 
 
+@pytest.mark.parametrize("code", [EndCode.OPERATOR, EndCode.SHUTDOWN, EndCode.CAPACITY])
+def test_one_that_did_nothing_and_that_nobody_confirmed_leaves_no_tombstone(code: EndCode) -> None:
+    """Its client may have been welcomed by a process before this one, which did more (SPEC 15.3, 16.3)."""
+    desk, client = begin(SYN)
+    desk.flush()
+    assert desk.streams
+    desk.restart()
+    for question in client.flight():
+        desk.ask(question)
+    assert desk.server.sids() == [client.sid]
+    desk.server.end(client.sid, code, desk.now)
+    assert notice(client) == Notice(EndCode.UNKNOWN, 0.0, None)
+
+
 # --- memory of ends ----------------------------------------------------------------------------
 
 
 def test_known_for_is_the_uptime_at_first() -> None:
     desk, client = begin(desk=Desk(uptime=12.34))
+    client.exchange()
     desk.server.end(client.sid, EndCode.OPERATOR, desk.now)
     assert notice(client) == Notice(EndCode.OPERATOR, 12.3, None)
     desk.restart()
@@ -159,6 +174,7 @@ def test_an_end_is_told_for_ten_minutes() -> None:
 
 def test_tombstones_that_overflow_shorten_known_for() -> None:
     desk, client = begin()
+    client.exchange()
     desk.server.end(client.sid, EndCode.OPERATOR, desk.now)
     desk.wait(1.0)
     stones = desk.server._keeper.tombstones

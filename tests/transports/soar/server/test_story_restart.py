@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.transports.soar.server.scripted import TARGET, Asked, Desk, Script
-from transports.soar.core.crypto import EndCode, Kind, Terms
+from transports.soar.core.crypto import EndCode, Kind
 from transports.soar.core.server.events import StreamOpened
 from transports.soar.core.server.tombstones import Tombstones
 from transports.soar.core.streams.frames import StreamData
@@ -49,6 +49,7 @@ class World:
         self.free: set[int] = set()  # streams of which a notice said that the target got nothing
         self.notices: list[Notice] = []
         self.others = 0
+        self.welcomed = 0.0
         self._note(0)
         self.letters += [Letter(message, None) for message in self.client.flight()]
 
@@ -77,18 +78,22 @@ class World:
         arrival = self.elapsed + delay
         for message in answers:
             if letter.asked is None:
-                if isinstance(self.client.take_welcome(message), Terms):
-                    continue
+                if self.client.terms is None and self.client.take_welcome(message) is not None:
+                    self.welcomed = self.elapsed
             elif (said := self.client.notice(letter.asked, message)) is not None:
                 self._believe(said, arrival)
 
     def _believe(self, said: Notice, arrival: float) -> None:
         self.notices.append(said)
+        terms = self.client.terms
         for stream, sent in self.first_sent.items():
             if said.code is EndCode.UNKNOWN:
                 if sent >= arrival - said.known_for:
                     self.free.add(stream)
-            elif said.last_stream is None or stream > said.last_stream:
+            elif said.last_stream is not None and stream <= said.last_stream:
+                pass  # it was accepted
+            elif terms is None or not terms.early_refused or sent > self.welcomed:
+                # What went out before the other kind of welcome, an earlier process may have executed.
                 self.free.add(stream)
 
     def _watch(self) -> None:
@@ -251,6 +256,12 @@ def deliver(letter: int = -1) -> tuple[str, Any, Any]:
             [*OPEN, *SEND, deliver(), ("end", EndCode.OPERATOR, 0), ("crowd", 0, 0), deliver()],
             set(),
             {0, 1},
+        ),
+        (
+            "after an end of what a late copy of the first message had made anew",
+            [*OPEN, ("restart", 0.0, 0), *OPEN, ("end", EndCode.SHUTDOWN, 0), *SEND, deliver()],
+            {1},
+            {0},
         ),
         (
             "after silence",

@@ -242,8 +242,9 @@ class Keeper:
             if alarm is not None:
                 self.deadlines.cancel(alarm)
         self.account(session)
-        is_trace = session.is_confirmed or session.has_executed or code is not EndCode.CAPACITY
-        if code is not EndCode.UNKNOWN and is_trace:
+        # Of one that did nothing, and whose answer nobody has shown to have, nothing may be told: its client may have
+        # been welcomed by an earlier process, which did more (SPEC 15.3).
+        if code is not EndCode.UNKNOWN and (session.is_confirmed or session.has_executed):
             self.tombstones.add(session.sid, code, session.streams.last_stream, now)
         self.ends[code.name.lower()] += 1
         self.emit(SessionEnded(session.sid, code))
