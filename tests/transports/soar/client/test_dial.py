@@ -77,9 +77,7 @@ def test_a_dial_is_repaired_once() -> None:
 
 def test_all_octets_written_by_then_go_again() -> None:
     rig, poll = opening(early=b"ClientHello ")
-    dial = rig.events()[-1] if False else rig.client
-    del dial
-    stream = next(iter(rig.sessions[0].streams.values()))
+    stream = next(iter(rig.sessions[0].intake.streams.values()))
     stream.write(b"and more")
     rig.send()
     rig.tell(poll, rig.peer.notice(poll, Notice(EndCode.SHUTDOWN, 0.0, None)))
@@ -176,7 +174,7 @@ def test_a_reset_after_it_is_the_streams_own() -> None:
 def test_a_cancelled_dial_reaches_the_server_and_leaves_the_session() -> None:
     rig, poll = opening()
     session = rig.sessions[0]
-    next(iter(session.streams.values())).dial.cancel(rig.now)
+    next(iter(session.intake.streams.values())).dial.cancel(rig.now)
     frames = [frame for each in rig.send() for frame in each.frames]
     assert [type(frame) for frame in frames if isinstance(frame, Reset | Stop)] == [Reset, Stop]
     rig.tell(poll, rig.peer.answer(poll, Opened(0)))
@@ -186,7 +184,7 @@ def test_a_cancelled_dial_reaches_the_server_and_leaves_the_session() -> None:
 
 def test_a_cancelled_dial_is_not_repaired() -> None:
     rig, poll = opening()
-    dial = next(iter(rig.sessions[0].streams.values())).dial
+    dial = next(iter(rig.sessions[0].intake.streams.values())).dial
     dial.cancel(rig.now)
     rig.tell(poll, rig.peer.notice(poll, Notice(EndCode.UNKNOWN, 100.0, None)))
     assert dial.state is DialState.CANCELLED

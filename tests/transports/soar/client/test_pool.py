@@ -10,8 +10,7 @@ import pytest
 from tests.transports.soar.client.peer import RTT, TARGET, Rig, grant
 from transports.soar.core.client.events import HandshakeStarted, SessionChanged
 from transports.soar.core.client.pool import MOST_SESSIONS
-from transports.soar.core.client.session import RETIRED, Retired
-from transports.soar.core.client.states import SessionState
+from transports.soar.core.client.states import RETIRED, Retired, SessionState
 from transports.soar.core.crypto import Kind
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def test_a_handshake_under_way_is_shared_and_survives_the_dial_that_began_it() -
     third = rig.client.dial(TARGET, rig.now)
     assert len(rig.events(HandshakeStarted)) == 1
     assert {dial.session for dial in (first, second, third)} == {1}
-    session = rig.welcomed() if False else rig.sessions[0]
+    session = rig.sessions[0]
     asked = next(each for _, each in rig.log if each.kind is Kind.FRAGMENT)
     rig.time += RTT
     rig.tell(asked, rig.peer.terms(asked))
@@ -193,7 +192,7 @@ def test_the_freshest_established_session_is_preferred() -> None:
     assert pool.acquire(rig.now) is two
     one.activity = two.activity + 1
     assert pool.acquire(rig.now) is one
-    one.lease_until = rig.now.elapsed - 1
+    one.intake.lease_until = rig.now.elapsed - 1
     assert pool.acquire(rig.now) is two
     assert one.state is SessionState.DRAINING
 

@@ -18,8 +18,7 @@ from transports.soar.core.client.events import (
     StreamReadable,
 )
 from transports.soar.core.client.reasons import Failure
-from transports.soar.core.client.session import RETIRED
-from transports.soar.core.client.states import SessionState
+from transports.soar.core.client.states import RETIRED, SessionState
 from transports.soar.core.crypto import EndCode, Kind, Notice
 from transports.soar.core.dns.messages import Rcode
 from transports.soar.core.streams.frames import (
@@ -509,11 +508,11 @@ def test_a_lease_can_be_renewed_and_lifted() -> None:
     rig.dialed(lease=60)
     session = rig.sessions[0]
     polls = [each for _, each in rig.log if each.number >= 0]
-    assert session.lease_until == rig.now.elapsed + 60
+    assert session.intake.lease_until == rig.now.elapsed + 60
     rig.tell(polls[0], rig.peer.answer(polls[0], Lease(500)))
-    assert session.lease_until == rig.now.elapsed + 500
+    assert session.intake.lease_until == rig.now.elapsed + 500
     rig.tell(polls[1], rig.peer.answer(polls[1], Lease(0)))
-    assert session.lease_until is None
+    assert session.intake.lease_until is None
 
 
 def test_a_challenge_is_answered_once() -> None:

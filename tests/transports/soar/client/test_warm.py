@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from transports.soar.core.crypto import EndCode, Kind, Notice, Status
 from transports.soar.core.streams.frames import Ping
 
 
-def warm(seed: str = "client", **settings: float) -> Rig:
+def warm(seed: str = "client", **settings: Any) -> Rig:
     rig = Rig(seed=seed, **settings)
     rig.client.keep_warm(rig.now)
     rig.welcomed()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from transports.soar.core.client.events import ClientEvent
     from transports.soar.core.client.questions import Question
-    from transports.soar.core.client.session import Over
+    from transports.soar.core.client.reasons import Over
     from transports.soar.core.client.settings import ClientSettings
     from transports.soar.core.client.states import SessionState
     from transports.soar.core.crypto.grants import Grant
@@ -228,8 +228,8 @@ class Client:
                     streams=session.table.live,
                     idle=now.elapsed - session.activity,
                     lease=None
-                    if session.lease_until is None
-                    else max(0.0, session.lease_until - now.elapsed),
+                    if session.intake.lease_until is None
+                    else max(0.0, session.intake.lease_until - now.elapsed),
                 )
                 for session in self._pool.sessions
             ),
@@ -300,7 +300,7 @@ class Client:
         for path in tuple(self._paths.values()):
             if (due := path.recovery.deadline()) is not None and now.awake >= due:
                 self._lose(path, path.detect(now.awake), now)
-            if path.silence.judge(
+            if (len(self._paths) > 1 or path.silence.is_dead) and path.silence.judge(
                 now.awake, path.patience, others_answer=self._others_answer(path, now.awake)
             ):
                 self._give_up(path, now)
@@ -353,7 +353,7 @@ class Client:
 
     def _session_over(self, over: Over, now: Instant) -> None:
         self._warm.session_over(over, now)
-        for stream in tuple(over.session.streams.values()):
+        for stream in tuple(over.session.intake.streams.values()):
             dial = stream.dial
             if dial.state is not DialState.OPENING:
                 stream.fail(over.reason)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from transports.soar.core.client.events import DialFailed, DialOpened, DialRepaired
 from transports.soar.core.client.reasons import EndReason, Failure, of_refusal
 from transports.soar.core.client.repair import is_proven, judge
-from transports.soar.core.client.session import Retired
+from transports.soar.core.client.states import Retired
 from transports.soar.core.client.stream import ClientStream
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from transports.soar.core.client.events import ClientEvent
     from transports.soar.core.client.pool import SessionPool
-    from transports.soar.core.client.session import Over
+    from transports.soar.core.client.reasons import Over
     from transports.soar.core.instants import Instant
     from transports.soar.core.streams.targets import Target
 

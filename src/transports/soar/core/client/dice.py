@@ -42,9 +42,13 @@ class Dice:
         self._at = at + 2
         return self._octets[at] << 8 | self._octets[at + 1]
 
+    def quad(self) -> int:
+        """Return 32 random bits."""
+        return self.word() << 16 | self.word()
+
     def fraction(self) -> float:
         """Return a number from 0 to just below 1."""
-        return (self.word() << 16 | self.word()) / (1 << 32)
+        return self.quad() / (1 << 32)
 
     def forget(self) -> None:
         """Drop what is in store: another process has the same."""

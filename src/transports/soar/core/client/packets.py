@@ -214,11 +214,12 @@ class Packets:
         for path in self._ranked():
             sizes = path.sizes.down
             free = path.room(now.awake)
+            may_grow = path.sizes.has_begun and not path.recovery.probes
+            usual = sizes.current if may_grow else sizes.steps[0]
+            trial = sizes.next_trial(now.awake) if may_grow and self.polls.backlog > 1 else None
             while wanted > 0 and (free > 0 or (must > 0 and path.room(now.awake, poll=True))):
-                size_class = sizes.steps[0]
-                if path.sizes.has_begun and not path.recovery.probes:
-                    trial = sizes.next_trial(now.awake) if self.polls.backlog > 1 else None
-                    size_class = sizes.current if trial is None else trial
+                size_class = usual if trial is None else trial
+                trial = None
                 self._ask(path, now, size_class=size_class, may_park=True, is_poll=True)
                 free -= 1
                 must -= 1

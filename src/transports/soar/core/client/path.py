@@ -178,17 +178,16 @@ class Path:
             now: when.
         """
         pending = self.recovery.pending
-        id_ = dice.word()
+        chance = dice.quad()
+        id_ = chance & 0xFFFF
         while id_ in pending:
             id_ = dice.word()
-        selector = dice.octet() & 31 & -shard[0] | shard[1]
-        chance = dice.octet()
         name = self.zone.encode(
             packet,
             number=name_class,
-            selector=selector,
-            flag=chance & 30 | is_odd,
-            fill=dice.octet(),
+            selector=chance >> 16 & 31 & -shard[0] | shard[1],
+            flag=chance >> 20 & 30 | is_odd,
+            fill=chance >> 25,
         )
         message = build_question(id_, name, form.qtype, edns=self.forms.edns)
         question = Question(
@@ -304,4 +303,6 @@ class Path:
         self.sizes.down.missed(question.size_class, question.sent_at, now)
 
     def _is_fresh(self, now: float) -> bool:
-        return self.datagram and self.silence.wants_fresh_socket(now, self.patience)
+        if not self.datagram or self.silence.is_trusted:
+            return False
+        return self.silence.wants_fresh_socket(now, self.patience)

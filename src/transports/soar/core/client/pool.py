@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transports.soar.core.client.dice import Dice
     from transports.soar.core.client.events import ClientEvent
     from transports.soar.core.client.path import Path
-    from transports.soar.core.client.session import Over
+    from transports.soar.core.client.reasons import Over
     from transports.soar.core.client.settings import ClientSettings
     from transports.soar.core.crypto.grants import Grant
     from transports.soar.core.dns.zone import Zone

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from transports.soar.core.crypto.notices import EndCode
 from transports.soar.core.crypto.terms import Status
 from transports.soar.core.streams.frames import RefusalReason
 
-__all__ = ("EndReason", "Failure", "of_end", "of_refusal", "of_status")
+if TYPE_CHECKING:
+    from transports.soar.core.client.session import Session
+    from transports.soar.core.crypto.notices import Notice
+
+__all__ = ("EndReason", "Failure", "Over", "of_end", "of_refusal", "of_status")
 
 
 class Failure(Enum):
@@ -46,6 +51,23 @@ class EndReason:
     may_have_reached: bool | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """How a session ended.
+
+    Attributes:
+        session: which.
+        reason: why.
+        notice: the server's word, if that was it.
+        received: when, elapsed clock.
+    """
+
+    session: Session
+    reason: EndReason
+    notice: Notice | None
+    received: float
+
+
 _END_WORDS = {
     EndCode.UNKNOWN: "the server lost the session",
     EndCode.CLOSED: "the session was closed by this client; a new session is needed",
@@ -54,6 +76,7 @@ _END_WORDS = {
     EndCode.REVOKED: "the grant was revoked",
     EndCode.EXPIRED: "the grant has expired",
     EndCode.CAPACITY: "the server had no room for the session; a new session is needed",
+    EndCode.PROTOCOL: "the server says that this client broke the protocol; a new session is needed",
 }
 
 _REFUSAL_WORDS = {

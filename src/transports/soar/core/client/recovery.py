@@ -72,8 +72,8 @@ class Recovery:
         self.pending.pop(question.id, None)
         sequence = question.sequence
         self._answered = max(self._answered, sequence)
-        if is_productive:
-            self._productive = max(self._productive, sequence)
+        if is_productive and sequence > self._productive:
+            self._productive = sequence
         self.probes = 0
 
     def lose(self, question: Question, now: float) -> None:

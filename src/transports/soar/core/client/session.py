@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from racer.errors import RemoteProtocolError
 from transports.soar.core.client.events import HandshakeEnded, HandshakeStarted, SessionChanged
 from transports.soar.core.client.handshake import Handshake
+from transports.soar.core.client.intake import Intake, carry_octets, read_frames
 from transports.soar.core.client.lifetime import (
     HANDSHAKE_S,
     MOST_AGE_S,
@@ -17,22 +18,19 @@ from transports.soar.core.client.lifetime import (
 from transports.soar.core.client.numbers import MOST_NUMBERS
 from transports.soar.core.client.packets import Packets
 from transports.soar.core.client.questions import Fate
-from transports.soar.core.client.reasons import EndReason, Failure, of_end, of_status
-from transports.soar.core.client.states import FINAL, OPENABLE, SessionState, follow
+from transports.soar.core.client.reasons import EndReason, Failure, Over, of_end, of_status
+from transports.soar.core.client.states import (
+    FINAL,
+    OPENABLE,
+    RETIRED,
+    Retired,
+    SessionState,
+    follow,
+)
 from transports.soar.core.crypto.notices import EndCode, Notice, read_notice
 from transports.soar.core.crypto.retries import Retry
 from transports.soar.core.crypto.terms import Status
-from transports.soar.core.streams.events import StreamOver
-from transports.soar.core.streams.frames import (
-    Challenge,
-    End,
-    Lease,
-    Response,
-    StreamData,
-    Zones,
-    decode,
-    encode_frame,
-)
+from transports.soar.core.streams.frames import End, encode_frame
 from transports.soar.core.streams.table import StreamTable
 
 if TYPE_CHECKING:
@@ -43,50 +41,13 @@ if TYPE_CHECKING:
     from transports.soar.core.client.path import Path
     from transports.soar.core.client.questions import Question
     from transports.soar.core.client.settings import ClientSettings
-    from transports.soar.core.client.stream import ClientStream
     from transports.soar.core.crypto.grants import Grant
     from transports.soar.core.crypto.terms import Terms
     from transports.soar.core.dns.zone import Zone
     from transports.soar.core.instants import Instant
     from transports.soar.core.streams.frames import Frame
 
-__all__ = ("RETIRED", "Over", "Retired", "Session")
-
-_RESPOND_AGAIN_S: Final = 1.0
-_MOST_TOKENS: Final = 64
-
-
-class Retired:
-    """What `Session.try_open` says instead of a stream's number: take another session (S7)."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "RETIRED"
-
-
-RETIRED: Final = Retired()
-
-
-class Over:
-    """How a session ended.
-
-    Attributes:
-        session: which.
-        reason: why.
-        notice: the server's word, if that was it.
-        received: when, elapsed clock.
-    """
-
-    __slots__ = ("notice", "reason", "received", "session")
-
-    def __init__(
-        self, session: Session, reason: EndReason, notice: Notice | None, received: float
-    ) -> None:
-        self.session = session
-        self.reason = reason
-        self.notice = notice
-        self.received = received
+__all__ = ("Session",)
 
 
 class Session:
@@ -106,15 +67,13 @@ class Session:
         state: see SPEC 14.4.
         table: its streams.
         packets: its packets.
-        streams: the handles of its streams, by number.
+        intake: what its frames are about: the handles of its streams, its lease.
         activity: sending time of the newest question that had an authentic answer, elapsed clock (SPEC 14.2).
         session_idle: after how many seconds without activity it is retired.
-        lease_until: when its grant ends, elapsed clock; `None` for no end.
         is_blocked: whether something waits for a path to have room.
     """
 
     __slots__ = (
-        "_connected",
         "_dice",
         "_emit",
         "_grown_at",
@@ -122,19 +81,17 @@ class Session:
         "_liveness",
         "_on_over",
         "_paths",
-        "_responses",
         "_settings",
         "_started",
         "_status_key",
         "activity",
         "generation",
+        "intake",
         "is_blocked",
-        "lease_until",
         "number",
         "packets",
         "session_idle",
         "state",
-        "streams",
         "table",
         "zone",
     )
@@ -159,10 +116,9 @@ class Session:
         self.state = SessionState.HANDSHAKING
         self.table = StreamTable(client=True, limits=settings.limits)
         self.packets = Packets(owner=self, zone=zone, paths=paths, table=self.table, dice=dice)
-        self.streams: dict[int, ClientStream] = {}
+        self.intake = Intake(self.table, self.packets)
         self.activity = now.elapsed
         self.session_idle = settings.session_idle
-        self.lease_until: float | None = None
         self.is_blocked = False
         self._settings = settings
         self._paths = paths
@@ -172,8 +128,6 @@ class Session:
         self._started = now.elapsed
         self._grown_at = now.awake
         self._status_key = b""
-        self._responses: dict[bytes, float] = {}  # tokens sent back, and when
-        self._connected = 0
         self._liveness = Liveness()
         self._handshake: Handshake | None = Handshake(
             owner=self,
@@ -219,7 +173,7 @@ class Session:
         return (
             now.elapsed - self._started >= MOST_AGE_S
             or self.packets.numbers.next >= MOST_NUMBERS
-            or (self.lease_until is not None and now.elapsed >= self.lease_until)
+            or self.intake.lease_has_ended(now)
         )
 
     def try_open(self, header: bytes, now: Instant) -> int | Retired:
@@ -265,16 +219,6 @@ class Session:
         """Ask for a sign of life; return whether a path could take the question."""
         return self._handshake is None and not self.is_final and self.packets.ping(now)
 
-    def stream_connected(self) -> None:
-        """Note that a stream's target is connected: silence is borne longer then (SPEC 14.5)."""
-        self._connected += 1
-
-    def forget(self, number: int) -> None:
-        """Drop the handle of a stream that is over for its owner."""
-        stream = self.streams.pop(number, None)
-        if stream is not None and stream.is_connected:
-            self._connected -= 1
-
     # --- answers ----------------------------------------------------------------------------
 
     def fragment_answered(
@@ -319,9 +263,10 @@ class Session:
         opened = packets.open_answer(question.number, payload)
         if opened is None:
             return False
-        frames, broken = _read_frames(opened.frames)
-        has_octets = any(type(frame) is StreamData for frame in frames)
-        if not self.is_final:
+        frames, broken = read_frames(opened.frames)
+        has_octets = carry_octets(frames)
+        is_final = self.state in FINAL
+        if not is_final:
             packets.answered(question, has_frames=bool(frames))
         path.answered(
             question,
@@ -330,7 +275,7 @@ class Session:
             is_productive=has_octets or opened.backlog > 0,
             now=now.awake,
         )
-        if self.is_final:
+        if is_final:
             return True
         self._liveness.answered()
         self.activity = max(self.activity, question.sent_elapsed)
@@ -343,8 +288,7 @@ class Session:
             path.sizes.has_begun = True
         if frames:
             self._take_frames(frames, path, now)
-        if not self.is_final:
-            self._settle(now)
+        self._settle(now)
         return True
 
     def noticed(self, question: Question, octets: bytes, now: Instant) -> bool:
@@ -424,7 +368,7 @@ class Session:
     def _silent_at(self) -> float | None:
         if self._handshake is not None:
             return self._handshake.began_at + HANDSHAKE_S
-        return self._liveness.deadline(is_established=self._connected > 0)
+        return self._liveness.deadline(is_established=self.intake.connected > 0)
 
     def _grow(self, now: Instant) -> None:
         if self.table.live and (best := self.packets.best_round_trip()) is not None:
@@ -448,7 +392,7 @@ class Session:
             self._settings.session_idle, terms.idle_timeout, self._dice.fraction()
         )
         if terms.lease:
-            self.lease_until = now.elapsed + terms.lease
+            self.intake.lease_until = now.elapsed + terms.lease
         self.table.welcome(
             stream_window=terms.stream_window,
             session_window=terms.session_window,
@@ -461,11 +405,15 @@ class Session:
         else:
             self.table.acked(handshake.records)
         self._change(SessionState.LIVE if self.is_busy else SessionState.IDLE, "welcome")
-        for stream in self.streams.values():
+        for stream in self.intake.streams.values():
             stream.release()
         if self.state is SessionState.IDLE:
             self.packets.polls.fell_idle(now.awake, path.patience)
-        self._take_encoded(terms.frames, path, now)
+        frames, broken = read_frames(terms.frames)
+        if broken:
+            self._broken(broken, now)
+        elif frames:
+            self._take_frames(frames, path, now)
         for held, payload, octets in handshake.held:
             if held.fate is not Fate.ANSWERED and not self.is_final:
                 self._open_held(held, payload, octets, now)
@@ -492,63 +440,14 @@ class Session:
             )
         )
 
-    def _take_encoded(self, octets: bytes, path: Path, now: Instant) -> None:
-        frames, broken = _read_frames(octets)
-        if broken:
-            self._broken(broken, now)
-        elif frames:
-            self._take_frames(frames, path, now)
-
     def _take_frames(self, frames: list[Frame], path: Path, now: Instant) -> None:
-        try:
-            for frame in frames:
-                if not self.table.receive(frame):
-                    self._take_frame(frame, now)
-                    if self.is_final:
-                        return
-        except RemoteProtocolError as exc:
-            self._broken(str(exc), now)
-            return
-        if self.table.events:
-            self._hand_on(path)
-
-    def _take_frame(self, frame: Frame, now: Instant) -> None:
-        """Take a frame that is about no stream."""
-        match frame:
-            case End(code, last_stream):
-                last = None if last_stream < 0 else last_stream
-                self._end_by(Notice(EndCode(code), 0.0, last), now)
-            case Challenge(token):
-                self._respond(token, now)
-            case Zones(zones):
-                for index, zone in zones:
-                    self.packets.zones.setdefault(zone, index)
-            case Lease(seconds):
-                self.lease_until = now.elapsed + seconds if seconds else None
-            case _:
+        match self.intake.take(frames, path, now):
+            case None:
                 pass
-
-    def _respond(self, token: bytes, now: Instant) -> None:
-        """Send a challenge's token back; all answers that are under way by then ask for the same (SPEC 18.6)."""
-        answered = self._responses
-        if now.awake - answered.get(token, float("-inf")) >= _RESPOND_AGAIN_S:
-            if len(answered) >= _MOST_TOKENS:
-                answered.clear()
-            answered[token] = now.awake
-            self.table.queue(Response(token))
-
-    def _hand_on(self, path: Path) -> None:
-        """Give the streams' events to their handles."""
-        events = self.table.events
-        while events:
-            event = events.popleft()
-            stream = self.streams.get(event.stream)
-            if stream is not None:
-                if type(event) is StreamOver:
-                    self.forget(event.stream)  # what has come can still be read from the table
-                stream.take(event)
-                if stream.is_connected:
-                    path.sizes.has_begun = True
+            case str(broken):
+                self._broken(broken, now)
+            case notice:
+                self._end_by(notice, now)
 
     def _end_by(self, notice: Notice, now: Instant) -> None:
         reason = of_end(notice.code)
@@ -585,14 +484,5 @@ class Session:
     ) -> None:
         self._change(after, reason.words)
         self._handshake = None
-        self._on_over(Over(self, reason, notice, now.elapsed), now)
-
-
-def _read_frames(octets: bytes) -> tuple[list[Frame], str]:
-    """Return the frames in `octets`, and what is wrong with them; nothing is done if anything is."""
-    if not octets:
-        return [], ""
-    try:
-        return decode(octets, from_client=False), ""
-    except RemoteProtocolError as exc:
-        return [], str(exc)
+        over = Over(session=self, reason=reason, notice=notice, received=now.elapsed)
+        self._on_over(over, now)

@@ -49,6 +49,11 @@ class Silence:
         self.is_dead = False
         self._probe_s = _FIRST_PROBE_S
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether too little was asked since the last answer for silence to mean anything."""
+        return self._asked < _ROOM
+
     def probes_missed(self, now: float, timeout: float) -> int:
         """Return how many probe timeouts of `timeout` seconds the path has been asked in vain."""
         if self._since is None or self._asked < _ROOM:

@@ -63,7 +63,8 @@ class Ladder:
 
     def passed(self, size: int, sent_at: float) -> None:
         """Take an authentic answer to a question of `size`."""
-        self._passed[size] = max(sent_at, self._passed.get(size, sent_at))
+        if self._passed.get(size, sent_at) <= sent_at:
+            self._passed[size] = sent_at
         current = self.steps[self._at]
         if size >= self._losing:
             self._losses.clear()

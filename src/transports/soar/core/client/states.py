@@ -7,7 +7,7 @@ from typing import Final
 
 from racer.errors import LocalProtocolError
 
-__all__ = ("FINAL", "OPENABLE", "TRANSITIONS", "SessionState", "follow")
+__all__ = ("FINAL", "OPENABLE", "RETIRED", "TRANSITIONS", "Retired", "SessionState", "follow")
 
 
 class SessionState(Enum):
@@ -52,3 +52,15 @@ def follow(before: SessionState, after: SessionState) -> SessionState:
         msg = f"a session that is {before.value} cannot become {after.value} (SPEC 14.4)"
         raise LocalProtocolError(msg)
     return after
+
+
+class Retired:
+    """What `Session.try_open` says instead of a stream's number: take another session (S7)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "RETIRED"
+
+
+RETIRED: Final = Retired()

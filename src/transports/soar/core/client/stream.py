@@ -106,7 +106,7 @@ class ClientStream:
             return
         session.table.reset(self._number, code)
         session.table.stop(self._number, code)
-        session.forget(self._number)
+        session.intake.forget(self._number)
         self._session = self._table = None
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class ClientStream:
             return
         session.table.finish(self._number)
         session.table.stop(self._number, ResetCode.CLOSED)
-        session.forget(self._number)
+        session.intake.forget(self._number)
         self._session = self._table = None
 
     def read(self, most: int) -> bytes:
@@ -144,7 +144,7 @@ class ClientStream:
         self._table = session.table
         self._number = number
         self._held = hold
-        session.streams[number] = self
+        session.intake.streams[number] = self
         if not hold:
             self._pour()
 
@@ -152,7 +152,7 @@ class ClientStream:
         """Part from a session that is over; return when an octet was first sent through it, if one was."""
         session = self._session
         assert session is not None, "it is parted from once"
-        session.streams.pop(self._number, None)
+        session.intake.forget(self._number)
         self._session = None
         return session.packets.first_sent.get(self._number)
 
@@ -199,7 +199,7 @@ class ClientStream:
             self.is_connected = True
             self._before.clear()
             if self._session is not None:
-                self._session.stream_connected()
+                self._session.intake.connected += 1
             self.dial.opened()
 
     def _pour(self) -> None:

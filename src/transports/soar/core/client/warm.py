@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from transports.soar.core.client.dice import Dice
     from transports.soar.core.client.events import ClientEvent
     from transports.soar.core.client.pool import SessionPool
-    from transports.soar.core.client.session import Over, Session
+    from transports.soar.core.client.reasons import Over
+    from transports.soar.core.client.session import Session
     from transports.soar.core.instants import Instant
 
 __all__ = ("WarmKeeper",)
