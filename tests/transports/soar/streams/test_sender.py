@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.transports.soar.streams.pairs import HEADER, Pair, drain, serve
 from transports.soar.core.streams.events import StreamWritable
 from transports.soar.core.streams.frames import Lease, MaxData, Opened, Ping, StreamData
-from transports.soar.core.streams.send_buffer import MAX_WAITING
+from transports.soar.core.streams.send_buffer import MAX_WAITING, MOST_WAITING
 from transports.soar.core.streams.sender import MAX_KEPT, StreamSent
 from transports.soar.core.streams.table import StreamTable
 from transports.soar.core.streams.windows import Limits
@@ -313,10 +313,25 @@ def test_spec_10_4_256_kb_may_wait_and_half_of_it_makes_a_stream_writable() -> N
     assert pair.server.room(number) == 0
     sent = 0
     while not pair.server.events:
-        sent += sum(len(f.data) for f in data_in(list(pair.down().frames)))
+        packet = pair.down()
+        sent += sum(len(f.data) for f in data_in(list(packet.frames)))
+        packet.ack()
     assert list(pair.server.events) == [StreamWritable(number)]
     assert sent >= MAX_WAITING // 2 > sent - 1095
     assert pair.server.room(number) == sent
+
+
+def test_with_much_under_way_twice_as_much_may_wait_up_to_a_megabyte() -> None:
+    pair = Pair(Limits(stream_window=4 << 20, session_window=8 << 20))
+    number = pair.open()
+    sent = 0
+    for _ in range(700):
+        pair.server.write(number, bytes(pair.server.room(number)))
+        sent += sum(len(f.data) for f in data_in(list(pair.down().frames)))
+        waiting = pair.server.queued_octets()
+        most = max(MAX_WAITING, min(MOST_WAITING, 2 * sent))
+        assert most - 1095 * 3 <= waiting <= most
+    assert waiting > MOST_WAITING - 1095 * 3
 
 
 def test_the_sums_agree_with_what_is_there() -> None:

@@ -7,10 +7,12 @@ from typing import Final
 from racer.errors import LocalProtocolError
 from transports.soar.core.streams.ranges import RangeSet
 
-__all__ = ("MAX_WAITING", "SendBuffer")
+__all__ = ("MAX_WAITING", "MOST_WAITING", "SendBuffer")
 
 MAX_WAITING: Final = 256 * 1024
 """Octets of a stream that may wait for their first sending (SPEC 10.4)."""
+MOST_WAITING: Final = 1024 * 1024
+"""The same on a path that has much under way: the peer asks for what waits, so too little waiting would slow it."""
 
 
 class SendBuffer:
@@ -62,6 +64,11 @@ class SendBuffer:
     def waiting(self) -> int:
         """How many octets were never sent."""
         return self.base + len(self.data) - self.sent
+
+    @property
+    def most_waiting(self) -> int:
+        """How many octets may wait now: 256 KB, or twice what is under way, up to 1 MB (SPEC 10.4)."""
+        return max(MAX_WAITING, min(MOST_WAITING, 2 * (self.sent - self.base)))
 
     @property
     def kept(self) -> int:

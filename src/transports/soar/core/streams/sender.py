@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from transports.soar.core.streams.controls import Control, Controls
 from transports.soar.core.streams.events import StreamWritable
-from transports.soar.core.streams.send_buffer import MAX_WAITING
 from transports.soar.core.streams.stream import SendState
 from transports.soar.core.varint import encode, size
 
@@ -225,7 +224,7 @@ class Sender:
             else:
                 fresh.popleft()
                 stream.is_fresh = False
-            if stream.starved and send.waiting <= MAX_WAITING // 2:
+            if stream.starved and send.waiting <= send.most_waiting // 2:
                 stream.starved = False
                 self._events.append(StreamWritable(stream.number))
 

@@ -31,7 +31,6 @@ from transports.soar.core.streams.frames import (
 )
 from transports.soar.core.streams.receiver import Receiver
 from transports.soar.core.streams.register import Register
-from transports.soar.core.streams.send_buffer import MAX_WAITING
 from transports.soar.core.streams.sender import Sender, Sent, StreamSent
 from transports.soar.core.streams.stream import SendState
 from transports.soar.core.streams.targets import MAX_TARGET, TargetInvalid, read_target
@@ -230,7 +229,7 @@ class StreamTable:
         stream = self._register.get(number)
         if stream is None or stream.send_state is not SendState.OPEN or stream.send.fin_at >= 0:
             return 0
-        room = MAX_WAITING - stream.send.waiting
+        room = stream.send.most_waiting - stream.send.waiting
         if room <= 0:
             stream.starved = True
             return 0
@@ -245,7 +244,7 @@ class StreamTable:
         stream = self._register.get(number)
         if stream is None or stream.send_state is not SendState.OPEN:
             return
-        if len(data) > MAX_WAITING - stream.send.waiting:
+        if len(data) > stream.send.most_waiting - stream.send.waiting:
             raise LocalProtocolError(f"{len(data)} octets are more than there is room for")
         self._sender.write(stream, data)
 
