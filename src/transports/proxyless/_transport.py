@@ -303,8 +303,10 @@ class Proxyless(Transport):
         """Return whether what worked once can still be asked for: a remembered one may be of another configuration."""
         if winner.is_fallback:
             return any(each.name == winner.strategy for each in self._parts.fallbacks)
-        return (not winner.resolver or self._source(winner.resolver) is not None) and any(
-            each.text == winner.strategy for each in self._parts.strategies
+        # Without TLS there is no trick, also where none of the strategies is that.
+        return (not winner.resolver or self._source(winner.resolver) is not None) and (
+            not winner.strategy
+            or any(each.text == winner.strategy for each in self._parts.strategies)
         )
 
     def _source(self, label: str) -> Resolver | None:
@@ -321,8 +323,9 @@ class Proxyless(Transport):
             hints = self._memory.hints(key, anyio.current_time())
             winner = await self._searcher.search(target, hints)
             self._memory.learn(key, winner)
-            if self._store is not None:
-                await self._store.save(self._memory)
+            if self._store is not None and self._host is not None:
+                name = "proxyless winners"
+                self._host.start_soon(self._store.save, self._memory, name=name)
             return winner
 
         # With another context a probe may come to another end.

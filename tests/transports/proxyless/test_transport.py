@@ -154,6 +154,8 @@ async def test_without_tls_there_are_resolvers_and_no_tricks() -> None:
             await stream.send(b"ping")
             assert await stream.receive() == b"ping"
         assert told.chosen == (DOT, "direct", False)
+        await (await transport.connect(wanted, told)).aclose()
+        assert told.chosen == (DOT, "direct", True)
 
 
 async def test_the_users_own_table_goes_before_all_resolvers() -> None:
