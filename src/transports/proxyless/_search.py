@@ -31,7 +31,8 @@ STEP_DELAY: Final = 0.25
 """Seconds from one probe's start to the next one's, and from one lookup's to the next; as Outline has it."""
 
 DOUBT_DELAY: Final = 1.0
-"""Seconds after a resolver's answer, with nothing that works yet, until the next resolver is asked as well."""
+"""Seconds after a resolver's answer, with nothing that works yet, until the next resolver is asked as well; and seconds that
+an answer which seems to be a lie leaves to other resolvers, before more strategies are tried on it."""
 
 MAX_LOOKUPS: Final = 4
 """Resolvers that are asked at once."""
@@ -100,7 +101,7 @@ class _Answer:
     waiting: list[int] = field(default_factory=list)
     started: int = 0
     running: int = 0
-    is_doubted: bool = False
+    doubted_at: float = math.inf
 
     @property
     def is_live(self) -> bool:
@@ -182,12 +183,15 @@ class Search:
         else:
             self._lookup_hurries = True
 
-    def failed(self, step: Step, error: Exception, *, wrong_address: bool = False) -> None:
+    def failed(
+        self, step: Step, error: Exception, now: float, *, wrong_address: bool = False
+    ) -> None:
         """Learn that a step has failed.
 
         Args:
             step: which.
             error: why.
+            now: when.
             wrong_address: for a probe, whether that speaks against the address rather than the strategy.
         """
         self.failures.append(Failure(step, error))
@@ -198,7 +202,8 @@ class Search:
             case Probe():
                 answer = self._answer_of(step)
                 answer.running -= 1
-                answer.is_doubted |= wrong_address
+                if wrong_address:
+                    answer.doubted_at = min(answer.doubted_at, now)
                 self._probe_hurries = True
             case Fallback():
                 self._falling -= 1
@@ -227,8 +232,8 @@ class Search:
     def _next_due(self, now: float) -> Step | None:
         if now >= self._probe_at():
             # Whoever has had the fewest turns: a lie that came first does not hold up the truth.
-            waiting = (answer for answer in self._answers if answer.waiting)
-            answer = min(waiting, key=lambda answer: (answer.is_doubted, answer.started))
+            ready = (each for each in self._answers if each.waiting and self._ripe_at(each) <= now)
+            answer = min(ready, key=lambda each: (each.doubted_at < math.inf, each.started))
             self._last_probe, self._probe_hurries = now, False
             answer.started += 1
             answer.running += 1
@@ -244,15 +249,24 @@ class Search:
         return None
 
     def _probe_at(self) -> float:
-        if self._running >= self._max_probes or not any(a.waiting for a in self._answers):
+        if self._running >= self._max_probes:
             return math.inf
-        return -math.inf if self._probe_hurries else self._last_probe + STEP_DELAY
+        ripe_at = min(
+            (self._ripe_at(each) for each in self._answers if each.waiting), default=math.inf
+        )
+        return ripe_at if self._probe_hurries else max(ripe_at, self._last_probe + STEP_DELAY)
+
+    def _ripe_at(self, answer: _Answer) -> float:
+        """Return when the next strategy may be tried on an answer: for a while not, if it is likely to be a lie."""
+        if answer.doubted_at == math.inf or not (self._resolvers or self._looking):
+            return -math.inf
+        return answer.doubted_at + DOUBT_DELAY
 
     def _lookup_at(self) -> float:
         if not self._resolvers or self._looking >= MAX_LOOKUPS:
             return math.inf
         by_turn = self._last_lookup + STEP_DELAY
-        promising = [a.at for a in self._answers if a.is_live and not a.is_doubted]
+        promising = [a.at for a in self._answers if a.is_live and a.doubted_at == math.inf]
         if promising:
             return max(by_turn, promising[-1] + DOUBT_DELAY)
         # All that was said has failed, or is likely to, or nobody has said anything.

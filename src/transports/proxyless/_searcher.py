@@ -267,7 +267,8 @@ class _Run:
                     await self._owner.probe(self._target, step)
                 self._search.succeeded(step)
         except (OSError, TransportError) as exc:
-            self._search.failed(step, exc, wrong_address=error_type_of(exc) in _WRONG_ADDRESS)
+            is_wrong = error_type_of(exc) in _WRONG_ADDRESS
+            self._search.failed(step, exc, anyio.current_time(), wrong_address=is_wrong)
         except Exception as exc:  # noqa: BLE001 - `run` raises it
             self._fatal = exc
         self._under_way.pop(step)

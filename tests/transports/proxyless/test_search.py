@@ -67,7 +67,8 @@ class Played:
 
     def _tell(self, step: Step, result: Any, now: float) -> None:
         if result is None or result == LIE:
-            self.search.failed(step, OSError(name(step)), wrong_address=result == LIE)
+            error = OSError(name(step))
+            self.search.failed(step, error, now, wrong_address=result == LIE)
         elif isinstance(step, LookUp):
             self.search.looked_up(step.resolver, result, now)
         else:
@@ -146,11 +147,19 @@ def test_dns_is_doubted_when_nothing_has_worked_for_a_while() -> None:
 def test_dns_is_doubted_at_once_when_the_address_is_wrong() -> None:
     lies = {f"try_0_{n}": (0.2, LIE) for n in range(3)}
     played = Played(world(ask_0=OTHER, ask_1=GOOD, try_1_0=WORKS, **lies))
-    names = ["ask 0", "try 0.0", "try 0.1", "ask 1", "try 1.0"]
-    assert [what for _, what in played.log[:5]] == names
-    assert [at for at, _ in played.log[:5]] == pytest.approx([0.0, 0.1, 0.3, 0.3, 0.4])
-    assert played.ended_at == pytest.approx(0.6)
+    assert [what for _, what in played.log] == ["ask 0", "try 0.0", "ask 1", "try 1.0"]
+    assert [at for at, _ in played.log] == pytest.approx([0.0, 0.1, 0.3, 0.4])
     assert played.search.winner == Probe(1, 0, ("192.0.2.7",))
+
+
+def test_a_wrong_address_is_tried_further_when_others_are_slow_or_know_no_better() -> None:
+    lies = {"try_0_0": (0.2, LIE), "try_0_1": WORKS}
+    slow = Played(world(ask_0=OTHER, ask_1=NEVER, **lies))
+    assert [what for _, what in slow.log] == ["ask 0", "try 0.0", "ask 1", "try 0.1"]
+    assert slow.log[-1][0] == pytest.approx(0.3 + DOUBT_DELAY)
+    alike = Played(world(ask_0=OTHER, ask_1=OTHER, **lies))
+    assert [what for _, what in alike.log] == ["ask 0", "try 0.0", "ask 1", "try 0.1"]
+    assert alike.log[-1][0] == pytest.approx(0.4)
 
 
 def test_addresses_that_were_tried_are_not_tried_again() -> None:
