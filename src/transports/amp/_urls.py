@@ -140,7 +140,7 @@ def _subdomain(host: str) -> str:
         label = f"0-{label}-0"  # else it would read as an encoded one
     if not label.isascii():
         label = "xn--" + label.encode("punycode").decode("ascii")
-    if len(label) <= _MAX_LABEL and "." in host:
+    if len(label) <= _MAX_LABEL:
         return label
     digest = hashlib.sha256(host.encode("ascii")).digest()
     return base64.b32encode(digest).decode("ascii").rstrip("=").lower()
