@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import ipaddress
+import json
 import socket
 import socketserver
 import ssl
@@ -99,7 +100,22 @@ class _Web(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.do_GET()
+        if self.path.endswith("/chat/completions"):
+            self._complete()
+        else:
+            self.do_GET()
+
+    def _complete(self) -> None:
+        """Answer as a language model's API does, for pages that show an SDK."""
+        message = {"role": "assistant", "content": "Loud and clear."}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        told = {"id": "1", "object": "chat.completion", "created": 0, "model": "any"}
+        body = json.dumps({**told, "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     do_PUT = do_POST  # noqa: N815
 
