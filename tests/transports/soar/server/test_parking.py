@@ -27,7 +27,7 @@ def test_a_park_ends_after_600_ms() -> None:
     parking = Parking()
     parking.add(one := park(0, 3.0), at(3.0))
     assert one.until == 3.6
-    assert parking.get(0) is parking.oldest() is one
+    assert parking.parks.get(0) is parking.oldest() is one
     assert len(parking) == 1
 
 
@@ -39,7 +39,7 @@ def test_two_wait_for_each_path_and_the_oldest_gives_way() -> None:
     assert parking.add(other, at(0)) is None
     assert parking.add(parks[1], at(0)) is None
     assert parking.add(parks[2], at(0)) is parks[0]
-    assert parking.get(0) is None
+    assert parking.parks.get(0) is None
     assert parking.oldest() is other
     parking.remove(other)
     assert parking.oldest() is parks[1]

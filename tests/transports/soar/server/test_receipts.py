@@ -1,38 +1,43 @@
 from __future__ import annotations
 
-from transports.soar.core.server.receipts import MAX_PREFIXES, UNPROVEN_OCTETS, Receipts
+from transports.soar.core.server.receipts import MAX_PREFIXES, UNPROVEN_OCTETS, Receipt, Receipts
 
-HERE = b"\xc0\x00\x02"
+HERE = bytes([192, 0, 2, 1])
+THERE = bytes([203, 0, 113, 1])
+
+
+def open_receipt(receipts: Receipts, address: bytes) -> Receipt:
+    receipt = receipts.of(address)
+    assert receipt is not None
+    return receipt
 
 
 def test_an_unproven_prefix_gets_8_kilobytes() -> None:
     receipts = Receipts(b"secret", b"sid1")
-    assert receipts.allowance(HERE) == UNPROVEN_OCTETS == 8192
-    receipts.sent(HERE, 8000)
-    assert receipts.allowance(HERE) == 192
-    receipts.sent(HERE, 1232)
-    assert receipts.allowance(HERE) == 0
-    assert receipts.allowance(b"abc") == 8192
+    receipt = open_receipt(receipts, HERE)
+    assert receipt.allowance == UNPROVEN_OCTETS == 8192
+    receipt.spend(8000)
+    assert open_receipt(receipts, HERE[:3] + b"\x09").allowance == 192
+    receipt.spend(1232)
+    assert receipt.allowance == 0
+    assert open_receipt(receipts, THERE).allowance == 8192
 
 
 def test_a_response_frees_the_prefix_it_is_for_and_no_other() -> None:
     receipts = Receipts(b"secret", b"sid1")
-    token = receipts.token(HERE)
-    other = receipts.token(b"abc")
-    assert len(token) == 4
-    assert token != other
+    here, there = open_receipt(receipts, HERE), open_receipt(receipts, THERE)
+    assert len(here.token) == 4
+    assert here.token != there.token
     receipts.receive(b"\0\0\0\0")
-    assert receipts.allowance(HERE) == 8192
-    receipts.receive(token)
-    assert receipts.allowance(HERE) is None
-    assert receipts.allowance(b"abc") == 8192
-    receipts.sent(HERE, 1 << 30)
-    assert receipts.allowance(HERE) is None
+    assert receipts.of(HERE) is here
+    receipts.receive(here.token)
+    assert receipts.of(HERE) is None
+    assert receipts.of(THERE) is there
 
 
 def test_tokens_are_the_servers_and_the_sessions_own() -> None:
     tokens = {
-        Receipts(secret, sid).token(HERE)
+        open_receipt(Receipts(secret, sid), HERE).token
         for secret in (b"one", b"two")
         for sid in (b"sid1", b"sid2")
     }
@@ -41,17 +46,18 @@ def test_tokens_are_the_servers_and_the_sessions_own() -> None:
 
 def test_prefixes_are_bounded_and_proven_ones_stay() -> None:
     receipts = Receipts(b"secret", b"sid1")
-    receipts.receive(receipts.token(HERE))
+    receipts.receive(open_receipt(receipts, HERE).token)
     for number in range(10 * MAX_PREFIXES):
-        receipts.sent(number.to_bytes(3), 100)
+        receipts.of(number.to_bytes(3) + b"\x01")
     assert len(receipts._prefixes) == MAX_PREFIXES
-    assert receipts.allowance(HERE) is None
+    assert receipts.of(HERE) is None
 
 
 def test_when_all_are_proven_the_longest_known_gives_way() -> None:
     receipts = Receipts(b"secret", b"sid1")
-    for number in range(MAX_PREFIXES + 1):
-        receipts.receive(receipts.token(number.to_bytes(3)))
+    addresses = [number.to_bytes(3) + b"\x01" for number in range(MAX_PREFIXES + 1)]
+    for address in addresses:
+        receipts.receive(open_receipt(receipts, address).token)
     assert len(receipts._prefixes) == MAX_PREFIXES
-    assert receipts.allowance((1).to_bytes(3)) is None
-    assert receipts.allowance((0).to_bytes(3)) == UNPROVEN_OCTETS
+    assert receipts.of(addresses[1]) is None
+    assert open_receipt(receipts, addresses[0]).allowance == UNPROVEN_OCTETS

@@ -214,7 +214,7 @@ class Keeper:
             for sid in ready:
                 session = self.table.get(sid)
                 if session is not None:
-                    if session.parking:
+                    if session.parking.parks:
                         session.pump(now)
                     self.account(session)
                     if self._is_full and session.counted > self._settings.memory // len(self.table):

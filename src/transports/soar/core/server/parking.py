@@ -60,26 +60,25 @@ class Parking:
 
     A resolver forgets its older copies when it asks again, so only the newest is worth an answer. Held for too long
     it loses patience with the server, and with everybody who asks through it.
+
+    Attributes:
+        parks: those that wait, by packet number.
     """
 
-    __slots__ = ("_parks", "_paths")
+    __slots__ = ("_paths", "parks")
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._parks: dict[int, Park] = {}
+        self.parks: dict[int, Park] = {}
         self._paths: dict[int, _Path] = {}
 
     def __len__(self) -> int:
         """Return how many wait."""
-        return len(self._parks)
+        return len(self.parks)
 
     def oldest(self) -> Park | None:
         """Return the one that has waited longest, or None."""
-        return next(iter(self._parks.values()), None)
-
-    def get(self, number: int) -> Park | None:
-        """Return the one with this packet number, or None."""
-        return self._parks.get(number)
+        return next(iter(self.parks.values()), None)
 
     def note_traffic(self, path: int, now: Instant) -> None:
         """Note that something but an empty poll passed on `path`."""
@@ -90,10 +89,10 @@ class Parking:
         path = self._path(park.info.path)
         if self._is_impatient(path, now.awake):
             park.until = park.since + SHORT_HOLD
-        crowded = self._parks[path.parked[0]] if len(path.parked) >= MAX_PARKED else None
+        crowded = self.parks[path.parked[0]] if len(path.parked) >= MAX_PARKED else None
         if crowded is not None:
             self.remove(crowded)
-        self._parks[park.number] = park
+        self.parks[park.number] = park
         path.parked.append(park.number)
         return crowded
 
@@ -109,7 +108,7 @@ class Parking:
 
     def remove(self, park: Park) -> None:
         """Let go of a question, which is about to be answered."""
-        del self._parks[park.number]
+        del self.parks[park.number]
         self._paths[park.info.path].parked.remove(park.number)
 
     def _path(self, number: int) -> _Path:

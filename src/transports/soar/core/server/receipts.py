@@ -5,20 +5,32 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-__all__ = ("Receipts",)
+from transports.soar.core.server.source import prefix_of
+
+__all__ = ("Receipt", "Receipts")
 
 UNPROVEN_OCTETS: Final = 8 * 1024  # of sealed answers for each prefix, SPEC 18.6
 MAX_PREFIXES: Final = 64  # that one session is asked through; one that isn't proven gives way first
 
 
-class _Prefix:
-    """What one prefix has been sent."""
+class Receipt:
+    """One prefix of which it isn't proven that octets arrive there.
+
+    Attributes:
+        token: what a CHALLENGE to it holds, 4 octets.
+        allowance: octets that it may still be sent.
+    """
 
     __slots__ = ("allowance", "token")
 
     def __init__(self, token: bytes) -> None:
+        """Begin with the whole allowance."""
         self.token = token
-        self.allowance: int | None = UNPROVEN_OCTETS
+        self.allowance = UNPROVEN_OCTETS
+
+    def spend(self, octets: int) -> None:
+        """Note that so many octets go there."""
+        self.allowance = max(0, self.allowance - octets)
 
 
 class Receipts:
@@ -34,40 +46,28 @@ class Receipts:
         """Make tokens of the server's `secret`."""
         self._secret = secret
         self._sid = sid
-        self._prefixes: dict[bytes, _Prefix] = {}
+        self._prefixes: dict[bytes, Receipt | None] = {}  # None: proven
 
-    def allowance(self, prefix: bytes) -> int | None:
-        """Return how many octets may still be sent there; None: any number."""
-        return self._get(prefix).allowance
-
-    def token(self, prefix: bytes) -> bytes:
-        """Return what a CHALLENGE to `prefix` holds, 4 octets."""
-        return self._get(prefix).token
-
-    def sent(self, prefix: bytes, octets: int) -> None:
-        """Note that so many octets go there."""
-        known = self._get(prefix)
-        if known.allowance is not None:
-            known.allowance = max(0, known.allowance - octets)
+    def of(self, address: bytes) -> Receipt | None:
+        """Return what is known of the neighbourhood of `address`; None if it is proven."""
+        prefix = prefix_of(address)
+        try:
+            return self._prefixes[prefix]
+        except KeyError:
+            return self._add(prefix)
 
     def receive(self, token: bytes) -> None:
         """Take a RESPONSE: the prefix that it is for is proven. Another token means nothing."""
-        for known in self._prefixes.values():
-            if known.token == token:
-                known.allowance = None
+        for prefix, receipt in self._prefixes.items():
+            if receipt is not None and receipt.token == token:
+                self._prefixes[prefix] = None
                 return
 
-    def _get(self, prefix: bytes) -> _Prefix:
-        known = self._prefixes.get(prefix)
-        if known is None:
-            if len(self._prefixes) >= MAX_PREFIXES:
-                del self._prefixes[self._least()]
-            token = hashlib.blake2s(self._sid + prefix, digest_size=4, key=self._secret).digest()
-            known = self._prefixes[prefix] = _Prefix(token)
-        return known
-
-    def _least(self) -> bytes:
-        unproven = (
-            prefix for prefix, known in self._prefixes.items() if known.allowance is not None
-        )
-        return next(unproven, next(iter(self._prefixes)))
+    def _add(self, prefix: bytes) -> Receipt:
+        prefixes = self._prefixes
+        if len(prefixes) >= MAX_PREFIXES:
+            unproven = (known for known, receipt in prefixes.items() if receipt is not None)
+            del prefixes[next(unproven, next(iter(prefixes)))]
+        token = hashlib.blake2s(self._sid + prefix, digest_size=4, key=self._secret).digest()
+        receipt = prefixes[prefix] = Receipt(token)
+        return receipt

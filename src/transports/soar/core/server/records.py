@@ -7,6 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from transports.soar.core.streams.sender import Sent
 
 __all__ = ("Record", "RecordState", "Records")
@@ -33,7 +35,6 @@ class Record:
     Attributes:
         state: how far its answer is.
         since: when its first copy came, in awake seconds.
-        answered: when its answer was sealed, in awake seconds.
         sealed: the answer's octets, while they are kept.
         sent: what the answer carried, until the client has it or says that it is lost.
         repeats: how often the octets were sent again.
@@ -41,13 +42,12 @@ class Record:
             put into it any more.
     """
 
-    __slots__ = ("answered", "is_lost", "repeats", "sealed", "sent", "since", "state")
+    __slots__ = ("is_lost", "repeats", "sealed", "sent", "since", "state")
 
     def __init__(self, since: float, state: RecordState = RecordState.WAITING) -> None:
         """Begin with the first copy."""
         self.state = state
         self.since = since
-        self.answered = since
         self.sealed: bytes | None = None
         self.sent: list[Sent] | None = None
         self.repeats = 0
@@ -113,16 +113,19 @@ class Records:
 
     def raise_floor(self, floor: int) -> list[tuple[int, Record]]:
         """Forget all numbers below `floor`, and return what was known of them."""
-        old, self.floor = self.floor, max(self.floor, floor)
+        old = self.floor
+        if floor <= old:
+            return []
+        self.floor = floor
         records = self._records
-        if self.floor - old <= len(records):
-            numbers = [number for number in range(old, self.floor) if number in records]
-        else:  # a jump over numbers that never came
-            numbers = sorted(number for number in records if number < self.floor)
+        numbers: Iterable[int] = range(old, floor)
+        if floor - old > len(records):  # a jump over numbers that never came
+            numbers = sorted(number for number in records if number < floor)
         freed = []
         for number in numbers:
-            record = records.pop(number)
-            if record.sealed is not None:
-                self.sealed_octets -= len(record.sealed)
-            freed.append((number, record))
+            record = records.pop(number, None)
+            if record is not None:
+                if record.sealed is not None:
+                    self.sealed_octets -= len(record.sealed)
+                freed.append((number, record))
         return freed

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Server",)
 
+_SOMETIMES: Final = 15  # once in 16 packets is soon enough to count what a session holds
 _FORMS: Final = (Form.DS, Form.TXT, Form.SOA)
 
 
@@ -106,7 +107,8 @@ class Server:
             self._receive_stray(arrival, now)
             return
         session.receive(arrival, now)
-        self._keeper.wake(session.sid)
+        if session.parking.parks or not session.records.highest & _SOMETIMES:
+            self._keeper.wake(session.sid)
 
     def messages_to_send(self, now: Instant) -> list[tuple[Source, bytes]]:
         """Return the messages that are to be sent now, in order, and forget them."""
@@ -181,6 +183,8 @@ class Server:
     def status(self, now: Instant) -> ServerStatus:
         """Return how the server is."""
         keeper = self._keeper
+        for session in keeper.table:
+            keeper.account(session)
         return ServerStatus(
             uptime=now.elapsed - self._began,
             known_for=keeper.known_for(now),

@@ -12,7 +12,6 @@ from transports.soar.core.server.parking import Park, Parking
 from transports.soar.core.server.receipts import Receipts
 from transports.soar.core.server.records import Records, RecordState
 from transports.soar.core.server.replies import room_for
-from transports.soar.core.server.source import prefix_of
 from transports.soar.core.streams.frames import (
     Challenge,
     End,
@@ -20,6 +19,7 @@ from transports.soar.core.streams.frames import (
     Lost,
     Ping,
     Response,
+    StreamData,
     decode,
     encode_frame,
 )
@@ -40,6 +40,7 @@ __all__ = ("Session", "SessionOwner")
 
 MAX_REPEATS: Final = 3  # of one answer at full size, SPEC 8.6
 _CHALLENGE_OCTETS: Final = 5
+_NO_SAMPLE: Final = (float("inf"), 0.0)
 _RECORD_OCTETS: Final = 200  # that one packet number takes
 
 
@@ -93,6 +94,7 @@ class Session:
         "_owner",
         "_receipts",
         "_rtt",
+        "_sample",
         "_seals",
         "alarm",
         "asked",
@@ -142,6 +144,7 @@ class Session:
         self.is_confirmed = self.has_executed = self.is_over = False
         self.counted = 0
         self._rtt = 0.0
+        self._sample: tuple[float, float] = _NO_SAMPLE
         self.alarm: Alarm | None = None
         self.lease_alarm: Alarm | None = None
 
@@ -162,20 +165,22 @@ class Session:
             is_waiting: whether the question is still to be answered.
         """
         header, packet, question = arrival
-        number = full_number(header.x, self.records.highest)
-        zone_index = self.zone_indices[question.zone.wire]
-        opened = self._seals.open_packet(header, packet, number, zone_index)
-        if opened is None or not self.records.admits(number):
+        records = self.records
+        number = full_number(header.x, records.highest)
+        opened = self._seals.open_packet(
+            header, packet, number, self.zone_indices[question.zone.wire]
+        )
+        if opened is None or not records.admits(number):
             if is_waiting:
                 self._owner.replies.empty(question)
             return
         info, payload = opened
-        record = self.records.get(number)
+        record = records.get(number)
         if record is None:
-            record = self.records.add(number, question.came)
+            record = records.add(number, question.came)
             self.asked = now.elapsed
             is_early = header.kind != Kind.DATA
-            if not is_early and not self.is_confirmed:
+            if not (is_early or self.is_confirmed):
                 self.is_confirmed = True
                 self._owner.confirm(self)
             code = None
@@ -192,50 +197,55 @@ class Session:
     def execute(self, payload: bytes, number: int, path: int, now: Instant) -> EndCode | None:
         """Do what a packet says, and return why the session must end now, if it must."""
         try:
-            frames = decode(payload, from_client=True)
-            for frame in frames:
+            for frame in decode(payload, from_client=True):
+                self.has_executed = True
                 if type(frame) is Floor:  # nearly every packet has one, and little else
                     self._raise_floor(number - frame.delta, now)
-                elif self._execute_frame(frame, number, now):
-                    self.parking.note_traffic(path, now)
                 elif type(frame) is End:
                     return EndCode.CLOSED
+                elif type(frame) is StreamData or not self._execute_own(frame, number, now):
+                    self.streams.table.receive(frame)
+                    self.parking.note_traffic(path, now)
         except ProtocolError:
             return EndCode.PROTOCOL
-        if frames:
-            self.has_executed = True
-        return self.streams.settle(now)
+        streams = self.streams
+        return streams.settle(now) if streams.has_news else None
 
-    def _execute_frame(self, frame: Frame, number: int, now: Instant) -> bool:
-        """Do what any frame but FLOOR and END says; return whether it is about streams."""
+    def _execute_own(self, frame: Frame, number: int, now: Instant) -> bool:
+        """Do what a frame says that is the session's own business; return whether it is."""
         match frame:
             case Lost(deltas):
                 for delta in deltas:
                     self._lose(number, number - delta, now)
             case Response(token):
                 self._receipts.receive(token)
-            case Ping() | End():
+            case Ping():
                 pass
             case _:
-                self.streams.table.receive(frame)
-                return True
-        return False
+                return False
+        return True
 
     def _raise_floor(self, floor: int, now: Instant) -> None:
         """Forget what the client has settled (SPEC 9.2)."""
         freed = self.records.raise_floor(floor)
+        if not freed:
+            return
+        table = self.streams.table
+        parks = self.parking.parks
         for number, record in freed:
             if record.sent is not None:
-                self.streams.table.acked(record.sent)
-            park = self.parking.get(number)
-            if park is not None:
+                table.acked(record.sent)
+            elif number in parks:
+                park = parks[number]
                 self._unpark(park)
                 self._owner.replies.empty(park.question)
-        if freed:
+        sampled, since = self._sample
+        if sampled < self.records.floor:
             # From an answer to the question that settles it is a round trip, or little more.
-            sample = now.awake - freed[-1][1].answered
+            sample = now.awake - since
             self._rtt += (sample - self._rtt) / 8 if self._rtt else sample
-            self.streams.table.grow(self._rtt, now.awake)
+            self._sample = _NO_SAMPLE
+            table.grow(self._rtt, now.awake)
 
     def _lose(self, of: int, number: int, now: Instant) -> None:
         """Queue anew what was in an answer that has not come (SPEC 9.3)."""
@@ -249,7 +259,7 @@ class Session:
         if record.sent is not None:
             self.streams.table.lost(record.sent)
             record.sent = None
-        park = self.parking.get(number)
+        park = self.parking.parks.get(number)
         if park is not None:
             self._release(park, now)
 
@@ -259,30 +269,26 @@ class Session:
         self, number: int, record: Record, question: Question, info: Info, now: Instant
     ) -> None:
         """Answer a copy, or park it."""
-        replies = self._owner.replies
         state = record.state
         if not question.fits_form or state is RecordState.DEAD:
-            replies.empty(question)
+            self._owner.replies.empty(question)
         elif state is RecordState.ANSWERED:
             self._repeat(record, question, info)
-        elif (park := self.parking.get(number)) is not None:
+        elif (park := self.parking.parks.get(number)) is not None:
             if self.parking.repeat(park, question, now):
                 self._release(park, now)
             else:
                 self._set_alarm(park)
-        elif self._may_park(question, info, record) and not self.streams.table.has_queued():
-            self._park(number, record, question, info, now)
-        else:
-            self._answer(number, record, question, info, now)
-
-    @staticmethod
-    def _may_park(question: Question, info: Info, record: Record) -> bool:
-        return (
+        elif (
             info.may_park
+            and not self.streams.table.has_queued()
             and question.name_class == 1
             and not question.source.tcp
             and not record.is_lost
-        )
+        ):
+            self._park(number, record, question, info, now)
+        else:
+            self._answer(number, record, question, info, now)
 
     def _park(
         self, number: int, record: Record, question: Question, info: Info, now: Instant
@@ -304,15 +310,12 @@ class Session:
         if sealed is None or record.repeats >= MAX_REPEATS:
             replies.empty(question)
             return
-        source = question.source
-        if not source.tcp:
-            prefix = prefix_of(source.address)
-            allowance = self._receipts.allowance(prefix)
-            if allowance is not None:
-                if len(sealed) > allowance + ANSWER_OVERHEAD + _CHALLENGE_OCTETS:
-                    replies.too_big(question)
-                    return
-                self._receipts.sent(prefix, len(sealed))
+        receipt = None if question.source.tcp else self._receipts.of(question.source.address)
+        if receipt is not None:
+            if len(sealed) > receipt.allowance + ANSWER_OVERHEAD + _CHALLENGE_OCTETS:
+                replies.too_big(question)
+                return
+            receipt.spend(len(sealed))
         if replies.repeat(question, sealed, info.size_class):
             record.repeats += 1
 
@@ -329,25 +332,22 @@ class Session:
         room = room_for(question, info.size_class) - ANSWER_OVERHEAD
         out = bytearray()
         left = room
-        prefix = b""
-        if not question.source.tcp:
-            prefix = prefix_of(question.source.address)
-            allowance = self._receipts.allowance(prefix)
-            if allowance is None:
-                prefix = b""
-            else:
-                out += encode_frame(Challenge(self._receipts.token(prefix)))
-                left = min(room, allowance - ANSWER_OVERHEAD) - _CHALLENGE_OCTETS
+        receipt = None if question.source.tcp else self._receipts.of(question.source.address)
+        if receipt is not None:
+            out += encode_frame(Challenge(receipt.token))
+            left = min(room, receipt.allowance - ANSWER_OVERHEAD) - _CHALLENGE_OCTETS
         sent = [] if record.is_lost or left <= 0 else table.fill(out, left)
         backlog = -(-table.queued_octets() // room)
         sealed = self._seals.seal_answer(number, backlog, now.awake - record.since, bytes(out))
-        record.answered = now.awake
+        if self._sample is _NO_SAMPLE:
+            self._sample = (number, now.awake)
         self.records.seal(number, record, sealed, sent, keep=self._owner.sealed_allowance(self))
-        if prefix:
-            self._receipts.sent(prefix, len(sealed))
+        if receipt is not None:
+            receipt.spend(len(sealed))
         if sent:
             self.parking.note_traffic(info.path, now)
-            self.streams.tell()
+            if self.streams.has_news:
+                self.streams.tell()
         self._owner.replies.sealed(question, sealed)
 
     def _say_end(

@@ -88,6 +88,11 @@ class SessionStreams:
         table = self.table
         return table.waiting + table.sending + _STREAM_OCTETS * table.live
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `settle` or `tell` has anything to do."""
+        return bool(self.table.events or self._starved)
+
     # --- the session --------------------------------------------------------------------------
 
     def settle(self, now: Instant) -> EndCode | None:
