@@ -24,8 +24,8 @@ __all__ = ("Shaped", "hop_limit_of", "shaped")
 _SIOCOUTQNSD: Final = (
     0x894B  # <linux/sockios.h>: octets in the send queue that have not been sent yet
 )
-_LOOK_AGAIN: Final = 0.001  # seconds
-_LOOKS: Final = 50  # until it is assumed that the network is that slow, or the system cannot tell
+_LOOK_AGAIN: Final = 0.002  # seconds
+_LOOKS: Final = 1000  # until the network is taken for dead: a full window waits a round trip, be it by satellite
 _DEAD_AT_FIRST_HOP: Final = 1
 
 

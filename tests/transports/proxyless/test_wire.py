@@ -70,6 +70,16 @@ async def test_segments_and_records_are_as_planned_at_the_hundredth_connection_t
         assert flight.sent_again >= 1
 
 
+async def test_what_waits_for_a_window_is_not_joined(anyio_backend_name: str) -> None:
+    """Ten segments may be under way at first; the eleventh and those behind it wait for a round trip."""
+    async with Wire.of(far=0.1) as wire:
+        (result,) = await wire.use(
+            BY_NAME["free"], strategies=["split:2,20*5"], backend=anyio_backend_name
+        )
+        flight = wire.first_flight(result["port"])
+    assert flight.segments == (2, *[5] * 20, len(HELLO) - 102)
+
+
 FOUND = {
     "free": (SYSTEM, "direct"),
     "segment-silent": (SYSTEM, "split:sni|tlsfrag:sni"),
