@@ -36,6 +36,10 @@ _OTHERS_LATELY_S: Final = (
 )
 
 
+_PROBES_ALONE: Final = (
+    2  # probe timeouts that a path gets before all that it owes is asked on others that answer
+)
+
 # A driver's arithmetic may lose the last bits of a time. One that then came too early would come again and again.
 _LATE_S: Final = 1e-6
 
@@ -300,11 +304,8 @@ class Client:
         for path in tuple(self._paths.values()):
             if (due := path.recovery.deadline()) is not None and now.awake >= due:
                 self._lose(path, path.detect(now.awake), now)
-            if (len(self._paths) > 1 or path.silence.is_dead) and path.silence.judge(
-                now.awake, path.patience, others_answer=self._others_answer(path, now.awake)
-            ):
-                self._give_up(path, now)
-                path.forms.doubt()
+            if len(self._paths) > 1 or path.silence.is_dead:
+                self._compare(path, now)
         for session in tuple(self._pool.sessions):
             session.tick(now)
         self._warm.tick(now)
@@ -343,6 +344,15 @@ class Client:
 
     def _give_up(self, path: Path, now: Instant) -> None:
         self._lose(path, path.give_up(now.awake), now)
+
+    def _compare(self, path: Path, now: Instant) -> None:
+        """Ask elsewhere what waits on a path that is silent while others answer."""
+        others_answer = self._others_answer(path, now.awake)
+        if path.silence.judge(now.awake, path.patience, others_answer=others_answer):
+            path.forms.doubt()
+        elif not (others_answer and path.recovery.probes >= _PROBES_ALONE):
+            return
+        self._give_up(path, now)
 
     def _others_answer(self, path: Path, now: float) -> bool:
         return any(

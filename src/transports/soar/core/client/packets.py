@@ -196,9 +196,9 @@ class Packets:
         """Send frames while there is room; return whether all were sent."""
         table = self._table
         for path in self._ranked():
-            free = path.room(now.awake)
+            flight = free = path.room(now.awake)
             while free > 0:
-                name_class = self._name_class(path, free, now.awake)
+                name_class = self._name_class(path, flight, now.awake)
                 if not self._ask(path, now, name_class=name_class):
                     return True
                 free -= 1
@@ -259,8 +259,8 @@ class Packets:
             usable.sort(key=lambda path: path.expected())
         return usable
 
-    def _name_class(self, path: Path, free: int, now: float) -> int:
-        """Return the class of names for what is queued.
+    def _name_class(self, path: Path, flight: int, now: float) -> int:
+        """Return the class of names for what is queued, where `flight` questions go out at once.
 
         One label as long as that is the faster way: long names cost many resolvers a second round trip, and one flight
         of short ones takes one.
@@ -269,7 +269,7 @@ class Packets:
         if not path.sizes.has_begun or path.recovery.probes:
             return up.steps[0]
         flights = 1 if path.has_cheap_long_names else 2
-        if self._table.queued_octets() <= _SHORT_ROOM * min(flights * free, _MOST_SHORT):
+        if self._table.queued_octets() <= _SHORT_ROOM * min(flights * flight, _MOST_SHORT):
             return up.steps[0]
         trial = up.next_trial(now)
         return up.current if trial is None else trial

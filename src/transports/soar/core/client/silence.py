@@ -64,12 +64,7 @@ class Silence:
         """Decide whether the path is dead; return whether it has just died."""
         if self.is_dead and not others_answer:
             self.is_dead = False
-        elif (
-            not self.is_dead
-            and others_answer
-            and self.probes_missed(now, timeout) >= DEAD_AFTER
-            and now - self._last <= _FRESH_START_S
-        ):
+        elif not self.is_dead and others_answer and self.probes_missed(now, timeout) >= DEAD_AFTER:
             self.is_dead = True
             return True
         return False

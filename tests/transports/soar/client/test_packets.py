@@ -1,0 +1,142 @@
+"""What goes into packets, and in which names (SPEC 8, 9, 12.6, 13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transports.soar.client.peer import RTT, Asked, Echo, Rig
+from transports.soar.core.client.numbers import MOST_OUTSTANDING
+from transports.soar.core.crypto import Kind
+from transports.soar.core.streams.frames import Floor, MaxStreamData, Opened, StreamData
+
+
+def stream_of(rig: Rig) -> object:
+    return next(iter(rig.sessions[0].intake.streams.values()))
+
+
+def data(asked: list[Asked]) -> list[Asked]:
+    return [each for each in asked if each.of(StreamData)]
+
+
+def test_a_warm_opening_goes_out_in_one_instant_with_two_polls() -> None:
+    rig = Rig()
+    rig.client._pool.acquire(rig.now)
+    rig.welcomed()
+    rig.time += 5.0
+    from tests.transports.soar.client.peer import TARGET
+
+    rig.client.dial(TARGET, rig.now)
+    asked = rig.send()
+    assert [each.kind for each in asked] == [Kind.DATA] * 4
+    assert [bool(each.of(StreamData)) for each in asked] == [True, True, False, False]
+    assert [each.may_park for each in asked] == [False, False, True, True]
+    assert {each.name_class for each in asked} == {1}
+
+
+@pytest.mark.parametrize(
+    ("octets", "begun", "classes"),
+    [(60, True, {1}), (5000, False, {1}), (5000, True, {1, 2})],
+    ids=["little", "before the first octets", "much"],
+)
+def test_long_names_are_for_much_and_tried_one_step_at_a_time(
+    octets: int, begun: bool, classes: set[int]
+) -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    rig.client._paths[0].sizes.has_begun = begun
+    dial.stream.write(bytes(octets))
+    assert {each.name_class for each in data(rig.send())} == classes
+
+
+def test_an_upload_climbs_to_the_longest_names() -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    dial.stream.write(bytes(50_000))
+    echo = Echo(rig)
+    echo.said.add(0)
+    rig.run(rig.time + 2.0, echo)
+    assert rig.client._paths[0].sizes.up.current == max(rig.client._paths[0].zone.classes)
+    assert len(echo.got[0]) == 14 + 50_000
+
+
+def test_a_download_asks_for_larger_answers_once_one_has_passed() -> None:
+    rig = Rig()
+    rig.dialed()
+    offset = 0
+
+    def reply(asked: Asked) -> bytes | None:
+        nonlocal offset
+        room = 1000 if asked.size_class else 300
+        frame = StreamData(0, offset, bytes(room), False)
+        offset += room
+        return rig.peer.answer(asked, frame, backlog=100) if asked.number >= 0 else None
+
+    for early in [each for _, each in rig.log if each.number >= 0]:
+        rig.post(early, reply(early))
+    rig.run(rig.time + 0.5, reply)
+    assert [each.size_class for _, each in rig.log if each.kind is Kind.DATA][-5:] == [1] * 5
+
+
+def test_a_small_answer_is_no_proof_that_large_ones_pass() -> None:
+    rig = Rig()
+    rig.dialed()
+    path = rig.client._paths[0]
+    path.sizes.has_begun = True
+    rig.run(
+        rig.time + 0.5,
+        lambda asked: rig.peer.answer(asked, backlog=5) if asked.number >= 0 else None,
+    )
+    assert path.sizes.down.current == 0
+
+
+def test_polls_tell_the_floor_and_full_packets_every_sixteenth() -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    echo = Echo(rig)
+    echo.said.add(0)
+    dial.stream.write(bytes(3000))
+    for early in [each for _, each in rig.log if each.number >= 0]:
+        rig.post(early, rig.peer.answer(early))
+    rig.run(rig.time + 1.0, echo)
+    full = [each for _, each in rig.log if each.kind is Kind.DATA and each.of(StreamData)]
+    told = [each for each in full if each.of(Floor)]
+    assert 0 < len(told) <= len(full) / 16 + 2
+    for each in rig.log:
+        for floor in each[1].of(Floor):
+            assert 0 <= floor.delta <= each[1].number
+
+
+def test_reading_lets_the_server_send_more() -> None:
+    rig = Rig()
+    dial = rig.dialed(stream_window=16 << 10, session_window=64 << 10)
+    polls = [each for _, each in rig.log if each.may_park]
+    rig.tell(polls[0], rig.peer.answer(polls[0], Opened(0), StreamData(0, 0, bytes(9000), False)))
+    rig.send()
+    assert len(dial.stream.read(9000)) == 9000
+    (raised,) = [frame for each in rig.send() for frame in each.of(MaxStreamData)]
+    assert raised.octets > 16 << 10
+
+
+def test_far_above_the_floor_nothing_is_sent_but_polls_and_then_nothing() -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    numbers = rig.sessions[0].packets.numbers
+    numbers.confirmed = numbers.next - MOST_OUTSTANDING + 500
+    dial.stream.write(b"x")
+    rig.time += 1.0
+    assert all(each.may_park for each in rig.send())
+    numbers.confirmed = numbers.next - MOST_OUTSTANDING
+    rig.sessions[0].packets.parked = 0
+    assert rig.send() == []
+
+
+def test_a_server_that_is_heard_gets_what_was_held_back() -> None:
+    rig = Rig()
+    rig.dialed()
+    session = rig.sessions[0]
+    asked = [each for _, each in rig.log if each.may_park]
+    rig.time += RTT
+    for each in asked:
+        rig.tell(each, rig.peer.answer(each))
+    assert session.packets.outstanding == 0
+    assert [each.may_park for each in rig.send()] == [True, True]

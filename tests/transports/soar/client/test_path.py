@@ -1,0 +1,174 @@
+"""One path: what hints do, and what they don't (SPEC 12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.transports.soar.client.peer import RTT, Asked, Rig
+from transports.soar.core.client.events import QuestionsLost
+from transports.soar.core.dns.messages import Rcode
+from transports.soar.core.streams.frames import StreamData
+
+if TYPE_CHECKING:
+    from transports.soar.core.client.path import Path
+
+
+def ready(**settings: Any) -> tuple[Rig, Path]:
+    """Return a rig with a stream that is open, its path, and twelve questions of 100 ms behind it."""
+    rig = Rig(**settings)
+    rig.dialed()
+    path = rig.client._paths[0]
+    for turn in range(12):
+        path.polls.observe(0.1, rig.now.awake + turn / 100)
+    return rig, path
+
+
+def upload(rig: Rig, octets: int = 14) -> list[Asked]:
+    stream = next(iter(rig.sessions[0].intake.streams.values()))
+    stream.write(bytes(octets))
+    return [each for each in rig.send() if each.of(StreamData)]
+
+
+def test_a_failure_may_start_one_new_try_at_once_and_then_one_in_twenty_questions() -> None:
+    rig, path = ready()
+    path._tries = 1.0
+    (first,) = upload(rig, 8)
+    rig.time += 0.2
+    rig.tell(first, rig.peer.failure(first, Rcode.SERVFAIL))
+    again = [each for each in rig.send() if each.of(StreamData)]
+    assert [each.of(StreamData) for each in again] == [first.of(StreamData)]
+    assert again[0].name != first.name
+    rig.tell(again[0], rig.peer.failure(again[0], Rcode.SERVFAIL))
+    assert [each for each in rig.send() if each.of(StreamData)] == []
+    assert path._tries < 1
+
+
+def test_the_pending_question_stays_and_its_true_answer_still_counts() -> None:
+    rig, path = ready()
+    (first,) = upload(rig, 8)
+    rig.time += 0.2
+    rig.tell(first, rig.peer.failure(first, Rcode.SERVFAIL))
+    assert rig.sessions[0].packets.numbers._open >= {first.number}
+    rig.tell(first, rig.peer.answer(first))
+    assert first.number not in rig.sessions[0].packets.numbers._open
+    del path
+
+
+@pytest.mark.parametrize("rcode", [Rcode.REFUSED, Rcode.SERVFAIL])
+def test_a_refusal_faster_than_any_answer_is_the_resolvers_own_limit(rcode: Rcode) -> None:
+    rig, path = ready()
+    sent = upload(rig, 140)
+    in_flight = path.window.in_flight
+    rig.time += 0.01
+    for each in sent:
+        rig.tell(each, rig.peer.failure(each, rcode))
+    assert path.window.size == pytest.approx(0.8 * in_flight)
+    assert path.window.in_flight == in_flight  # the places come back a round trip later
+    assert rig.send() == []
+    rig.time += 0.5
+    rig.send()
+    assert path.window._lost == 0
+
+
+def test_a_slow_refusal_is_a_failure_like_others() -> None:
+    rig, path = ready()
+    (first,) = upload(rig, 8)
+    size = path.window.size
+    rig.time += 0.2
+    rig.tell(first, rig.peer.failure(first, Rcode.REFUSED))
+    assert path.window.size == size
+    assert path.window._failed == 1
+
+
+def test_each_question_is_held_against_the_path_once() -> None:
+    rig, path = ready()
+    path._tries = 0.0
+    (first,) = upload(rig, 8)
+    rig.time += 0.2
+    for _ in range(9):
+        rig.tell(first, rig.peer.failure(first, Rcode.SERVFAIL))
+    assert path.window._failed == 1
+
+
+def test_an_unproven_nxdomain_for_a_long_name_makes_flags_odd() -> None:
+    rig, path = ready()
+    path.sizes.has_begun = True
+    sent = upload(rig, 5000)
+    long = next(each for each in sent if each.name_class > 1)
+    short = next((each for each in sent if each.name_class == 1), None)
+    rig.time += 0.2
+    if short is not None:
+        rig.tell(short, rig.peer.nxdomain(short))
+        assert not path.forms.is_odd
+    rig.tell(long, rig.peer.nxdomain(long))
+    assert path.forms.is_odd
+
+
+def test_formerr_before_anything_worked_takes_the_opt_record_away() -> None:
+    rig = Rig()
+    rig.client.keep_warm(rig.now)
+    asked = rig.send()
+    assert asked[0].copy.edns_size == 1232
+    rig.tell(asked[0], rig.peer.failure(asked[0], Rcode.FORMERR))
+    again = rig.send()
+    assert again
+    assert all(each.copy.edns_size is None for each in again)
+
+
+def test_formerr_later_is_one_failure_more() -> None:
+    rig, path = ready()
+    (first,) = upload(rig, 8)
+    rig.time += 0.2
+    rig.tell(first, rig.peer.failure(first, Rcode.FORMERR))
+    assert path.forms.edns
+
+
+def test_silence_of_three_probe_timeouts_asks_from_a_new_port() -> None:
+    rig, path = ready()
+    rig.run(rig.time + 10.0)
+    fresh = [at for at, each in rig.log if each.fresh_socket]
+    assert fresh[0] >= 3 * path.patience
+    assert len(fresh) <= 10.0 / (3 * path.patience) + 1
+
+
+def test_a_connection_has_no_port_to_change() -> None:
+    rig, _ = ready(datagram=False)
+    rig.run(rig.time + 10.0)
+    assert not any(each.fresh_socket for _, each in rig.log)
+
+
+def test_names_of_one_label_have_round_trips_of_their_own() -> None:
+    rig, path = ready()
+    path.sizes.has_begun = True
+    sent = upload(rig, 5000)
+    long = next(each for each in sent if each.name_class > 1)
+    before = path.polls.srtt
+    rig.time += 0.5
+    rig.tell(long, rig.peer.answer(long))
+    assert path.polls.srtt == before
+    assert path.lane(path.forms.current, several=True).srtt == pytest.approx(0.5)
+    assert not path.has_cheap_long_names
+
+
+def test_time_at_the_server_is_no_time_on_the_way() -> None:
+    rig = Rig()
+    rig.dialed()
+    path = rig.client._paths[0]
+    poll = next(each for _, each in rig.log if each.may_park)
+    rig.time += 0.600
+    before = path.polls.srtt
+    rig.tell(poll, rig.peer.answer(poll, held=0.600))
+    assert path.polls.srtt == pytest.approx(before, abs=0.005)
+
+
+def test_a_loss_is_told_once_for_each_moment() -> None:
+    rig, _ = ready()
+    sent = upload(rig, 140)
+    rig.time += RTT
+    rig.tell(sent[-1], rig.peer.answer(sent[-1]))
+    rig.run(rig.time + 0.5)
+    events = rig.events(QuestionsLost)
+    assert events[0].path == 0
+    assert events[0].count >= len(sent) - 1
