@@ -35,6 +35,7 @@ async def started(fronts: bytes, **options: Any) -> AsyncIterator[Fronting]:
             yield transport
         finally:
             await transport.aclose()
+        assert transport.status().details["connections"] == 0
     assert host.errors == []
 
 
@@ -46,7 +47,6 @@ async def route_to(fronts: bytes, **options: Any) -> AsyncIterator[Any]:
             yield route
         finally:
             await route.aclose()
-        assert transport.status().details["connections"] == 0
 
 
 async def ask(
