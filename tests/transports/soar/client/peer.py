@@ -350,7 +350,7 @@ class Echo:
 
     Args:
         rig: whose peer answers.
-        park: whether questions that may park are left without an answer while there is nothing to say.
+        park: whether questions that may park wait for 0.6 s while there is nothing to say.
         terms: of the welcome.
     """
 
@@ -372,12 +372,14 @@ class Echo:
         for frame in [*half.frames, *asked.frames]:
             if isinstance(frame, StreamData):
                 had = self.got.setdefault(frame.stream, bytearray())
+                had += bytes(max(0, frame.offset - len(had)))
                 had[frame.offset : frame.offset + len(frame.data)] = frame.data
                 if frame.stream not in self.said:
                     self.said.add(frame.stream)
                     frames.append(Opened(frame.stream))
         half.frames = []
         if not frames and asked.may_park and self.park:
+            self.rig.post(asked, peer.answer(asked, held=0.6), 0.6 + RTT)
             return None
         return peer.answer(asked, *frames)
 

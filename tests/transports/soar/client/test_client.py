@@ -144,9 +144,19 @@ class TestPaths:
         assert len(both.got[0]) == len(TARGET.to_wire()) + 2000
         assert rig.sessions == [session]
         rig.run(rig.time + 10.0, reply)
-        assert rig.client.status(rig.now).paths[best].is_dead
         late = [at for at, each in rig.log if each.path == best and at > rig.time - 5.0]
         assert len(late) <= 3
+
+    def test_a_path_that_never_answers_is_dead_and_only_probed(self) -> None:
+        rig = Rig(paths=2)
+        rig.client.dial(TARGET, rig.now)
+        echo = Echo(rig)
+        rig.run(1.0, lambda asked: echo(asked) if asked.path == 0 else None)
+        silent = rig.client._paths[1]
+        silent.silence._since, silent.silence._asked = rig.now.awake - 6 * silent.patience, 3
+        rig.run(12.0, lambda asked: echo(asked) if asked.path == 0 else None)
+        assert rig.client.status(rig.now).paths[1].is_dead
+        assert not rig.client.status(rig.now).paths[0].is_dead
 
     def test_a_carrier_that_failed_has_its_questions_asked_elsewhere_at_once(self) -> None:
         rig = Rig(paths=2, datagram=False)

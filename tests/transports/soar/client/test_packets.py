@@ -7,7 +7,7 @@ import pytest
 from tests.transports.soar.client.peer import RTT, Asked, Echo, Rig
 from transports.soar.core.client.numbers import MOST_OUTSTANDING
 from transports.soar.core.crypto import Kind
-from transports.soar.core.streams.frames import Floor, MaxStreamData, Opened, StreamData
+from transports.soar.core.streams.frames import Floor, Lost, MaxStreamData, Opened, StreamData
 
 
 def stream_of(rig: Rig) -> object:
@@ -128,6 +128,20 @@ def test_far_above_the_floor_nothing_is_sent_but_polls_and_then_nothing() -> Non
     numbers.confirmed = numbers.next - MOST_OUTSTANDING
     rig.sessions[0].packets.parked = 0
     assert rig.send() == []
+
+
+def test_news_of_losses_leaves_room_for_what_was_lost() -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    dial.stream.write(b"0123456789" * 8)
+    sent = data(rig.send())
+    assert len(sent) > 5
+    rig.client.carrier_failed(0, rig.now)
+    rig.time += 1.0
+    again = data(rig.send())
+    assert sum(bool(each.of(Lost)) for each in again) > 2
+    octets = {frame.offset: frame.data for each in again for frame in each.of(StreamData)}
+    assert b"".join(octets[offset] for offset in sorted(octets)) == b"0123456789" * 8
 
 
 def test_a_server_that_is_heard_gets_what_was_held_back() -> None:

@@ -33,6 +33,7 @@ _PING: Final = bytes((FrameType.PING,))
 _FLOOR_EVERY: Final = 16  # packets that are full of other things
 _SHORT_ROOM: Final = 14  # octets of frames in a name of one label
 _MOST_SHORT: Final = 32  # names of one label that are used up to where a long one would do
+_LEAST_FOR_FRAMES: Final = 8
 _ANY_SHARD: Final = 32
 
 
@@ -291,15 +292,7 @@ class Packets:
         capacity = path.zone.classes[name_class].capacity
         out = bytearray(frames)
         room = capacity - PACKET_OVERHEAD
-        floor = -1
-        if numbers.floor > numbers.confirmed and (
-            is_poll or number - self._told_at >= _FLOOR_EVERY
-        ):
-            floor = numbers.floor
-            out += _FLOOR + encode(number - floor)
-        reports: tuple[int, ...] = ()
-        if numbers.has_reports and (reports := numbers.reports(number, room - len(out))):
-            out += encode_frame(Lost(tuple(number - lost for lost in reports)))
+        floor, reports = self._tell(out, number, room, is_poll=is_poll)
         records = self._table.fill(out, room - len(out)) if not frames else []
         if not (records or is_poll):
             numbers.untold(reports)
@@ -349,6 +342,27 @@ class Packets:
                 if self._unsent:
                     self._note_first(records, now.elapsed)
         return True
+
+    def _tell(
+        self, out: bytearray, number: int, room: int, *, is_poll: bool
+    ) -> tuple[int, tuple[int, ...]]:
+        """Append what packet `number` is to say of others; return the floor, -1 if it isn't said, and the losses."""
+        numbers = self.numbers
+        floor = -1
+        if numbers.floor > numbers.confirmed and (
+            is_poll or number - self._told_at >= _FLOOR_EVERY
+        ):
+            floor = numbers.floor
+            out += _FLOOR + encode(number - floor)
+        if not numbers.has_reports:
+            return floor, ()
+        left = room - len(out)
+        if not is_poll:
+            left -= _LEAST_FOR_FRAMES  # or what was lost would wait for the news of its loss
+        reports = numbers.reports(number, left)
+        if reports:
+            out += encode_frame(Lost(tuple(number - lost for lost in reports)))
+        return floor, reports
 
     def _note_first(self, records: list[Sent], elapsed: float) -> None:
         for record in records:
