@@ -430,6 +430,33 @@ def test_what_is_counted_is_what_is_held() -> None:
     assert desk.server.status(desk.now).octets == session.octets
 
 
+def test_a_session_that_falls_silent_keeps_its_answers_for_10_seconds() -> None:
+    desk, client = begin()
+    client.prove()
+    client.open_stream().write(bytes(30_000))
+    asked = client.packet()
+    desk.ask(asked.message)
+    desk.wait(9.9)
+    (message,) = desk.ask(client.again(asked))
+    assert client.read(message).payload is not None
+    before = desk.server.status(desk.now).octets
+    desk.wait(0.2)
+    assert before - desk.server.status(desk.now).octets >= 1000
+    (message,) = desk.ask(client.again(asked))
+    assert client.read(message).payload is None
+    # It goes on all the same, and what was lost comes again.
+    first = client.exchange(raw=b"\x03\x01\x01")
+    assert len(first.opened.frames) > 1000
+    desk.wait(9.9)
+    before = desk.server.status(desk.now).octets
+    desk.wait(0.2)
+    assert before - desk.server.status(desk.now).octets >= 1000
+    desk.wait(109.8)
+    assert desk.server.sids() == [client.sid]
+    desk.wait(0.2)
+    assert desk.server.sids() == []
+
+
 def test_status_counts_what_happened() -> None:
     desk, client = begin()
     client.exchange()

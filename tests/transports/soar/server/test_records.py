@@ -60,6 +60,19 @@ def test_of_sealed_answers_the_youngest_are_kept() -> None:
     assert states == {RecordState.ANSWERED}
 
 
+def test_answers_can_be_dropped_without_forgetting_that_they_were_given() -> None:
+    records = Records()
+    for number in range(3):
+        records.seal(number, records.add(number, 0.0), bytes(100), [], keep=MAX_SEALED)
+    records.drop_sealed()
+    assert (records.sealed_octets, len(records)) == (0, 3)
+    record = records.get(1)
+    assert record is not None
+    assert (record.sealed, record.state) == (None, RecordState.ANSWERED)
+    records.seal(3, records.add(3, 0.0), bytes(100), [], keep=MAX_SEALED)
+    assert records.sealed_octets == 100
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["add", "seal", "floor", "bury"]), st.integers(0, 60)),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ("Keeper",)
 
 UNCONFIRMED_LIFE: Final = 10.0  # seconds, SPEC 15.2
+REPEATS_LIFE: Final = 10.0  # seconds of silence after which answers are no longer kept for repeats
 SCARCE_SEALED: Final = 64 << 10  # octets that a session keeps for repeats while memory is short
 MAX_ZONES_OCTETS: Final = 180  # of a ZONES frame: it has to fit the smallest answer to a poll
 
@@ -186,6 +187,13 @@ class Keeper:
         """Note that a session's first data packet has come."""
         self.table.confirm(session)
 
+    def keep_repeats(self, session: Session, now: Instant) -> None:
+        """See to it that a session which falls silent doesn't keep its last answers."""
+        when = now.awake + REPEATS_LIFE
+        if session.alarm is not None and session.alarm.when > when:
+            self.deadlines.cancel(session.alarm)
+            session.alarm = self.deadlines.set(when, lambda later: self._look_after(session, later))
+
     def sealed_allowance(self, session: Session) -> int:  # noqa: ARG002 - the same for all
         """Return how many octets of answers a session may keep for repeats."""
         return SCARCE_SEALED if self.is_short else MAX_SEALED
@@ -256,7 +264,8 @@ class Keeper:
 
     def _look_after(self, session: Session, now: Instant) -> None:
         """End a session that has been silent for too long, or was never confirmed; else look again when it may be."""
-        left = session.asked + self._settings.idle_timeout - now.elapsed
+        silent = now.elapsed - session.asked
+        left = self._settings.idle_timeout - silent
         if left <= _INSTANTLY:
             self.end(session, EndCode.UNKNOWN, now)
             return
@@ -265,6 +274,12 @@ class Keeper:
             if left <= _INSTANTLY:
                 self.end(session, EndCode.CAPACITY, now)
                 return
+        if session.records.sealed_octets:
+            if silent >= REPEATS_LIFE - _INSTANTLY:
+                session.records.drop_sealed()
+                self.account(session)
+            else:
+                left = min(left, REPEATS_LIFE - silent)
         session.alarm = self.deadlines.set(
             now.awake + left, lambda later: self._look_after(session, later)
         )

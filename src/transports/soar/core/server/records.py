@@ -111,6 +111,13 @@ class Records:
                 self.sealed_octets -= len(oldest.sealed)
                 oldest.sealed = None
 
+    def drop_sealed(self) -> None:
+        """Keep no answer for repeats any more; what is known of their numbers stays."""
+        for record in self._records.values():
+            record.sealed = None
+        self._by_age.clear()
+        self.sealed_octets = 0
+
     def raise_floor(self, floor: int) -> list[tuple[int, Record]]:
         """Forget all numbers below `floor`, and return what was known of them."""
         old = self.floor

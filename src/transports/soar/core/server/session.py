@@ -64,6 +64,9 @@ class SessionOwner(Protocol):
     def wake(self, sid: bytes) -> None:
         """Note that what the session holds, or has to say, may have changed."""
 
+    def keep_repeats(self, session: Session, now: Instant) -> None:
+        """Note that the session keeps an answer for repeats from now on, and none before."""
+
     def sealed_allowance(self, session: Session) -> int:
         """Return how many octets of answers the session may keep for repeats."""
 
@@ -339,6 +342,8 @@ class Session:
         sent = [] if record.is_lost or left <= 0 else table.fill(out, left)
         backlog = -(-table.queued_octets() // room)
         sealed = self._seals.seal_answer(number, backlog, now.awake - record.since, bytes(out))
+        if not self.records.sealed_octets:
+            self._owner.keep_repeats(self, now)
         if self._sample is _NO_SAMPLE:
             self._sample = (number, now.awake)
         self.records.seal(number, record, sealed, sent, keep=self._owner.sealed_allowance(self))
