@@ -3,65 +3,52 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.lowlevel
 
-from racer.abc import SessionStatus, Stage, TransportStatus
+from racer.abc import Stage, TransportStatus
+from racer.errors import DialerClosed, TransportError
 from transports._net.wakeup import Wakeup
+from transports.soar._dials import PendingDial
 from transports.soar._errors import error_of, reset_error
+from transports.soar._status import describe
 from transports.soar._stream import SoarStream
+from transports.soar._traces import SessionTraces
 from transports.soar.core.client import events as told
 from transports.soar.core.client.client import Client
 from transports.soar.core.client.dial import DialState
+from transports.soar.core.client.reasons import EndReason, Failure
 from transports.soar.core.client.states import FINAL, SessionState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import contextvars
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from racer.abc import AttributeValue, Host, Progress, SessionTrace
-    from racer.errors import TransportError
+    from racer.abc import Host, Progress
     from transports.soar._clocks import Clocks
-    from transports.soar.carriers.abc import Carrier
+    from transports.soar._ways import Way
     from transports.soar.core.client.dial import Dial
+    from transports.soar.core.client.path import Outgoing
     from transports.soar.core.client.settings import ClientSettings
     from transports.soar.core.client.stream import ClientStream
     from transports.soar.core.crypto.grants import Grant
+    from transports.soar.core.instants import Instant
     from transports.soar.core.streams.targets import Target
 
-__all__ = ("Engine", "Way")
+__all__ = ("Engine",)
 
-# What a session's end is called in telemetry where it isn't the state itself.
-_PROPER_ENDS: Final = frozenset({SessionState.RETIRED, SessionState.CLOSED})
-
-
-class Way(NamedTuple):
-    """A carrier, and what the core has to know of it.
-
-    Attributes:
-        carrier: takes questions.
-        zone: the index of the zone that is asked for.
-        datagram: whether its messages may be lost.
-        label: for logs and status; no secret.
-    """
-
-    carrier: Carrier
-    zone: int
-    datagram: bool
-    label: str
-
-
-class _Wait:
-    """A dial that somebody waits for."""
-
-    __slots__ = ("dial", "error", "event", "progress")
-
-    def __init__(self, dial: Dial, progress: Progress) -> None:
-        self.dial = dial
-        self.progress = progress
-        self.error: TransportError | None = None
-        self.event = anyio.Event()
+_DRAIN: Final = 0.5  # seconds that a close waits for what was written; a guest's goodbye has one
+_RESTART: Final = 1.0  # seconds before a task that crashed begins anew
+_LEAST_WAIT: Final = 0.001  # seconds; a deadline that stays in the past must not hold the loop up
+_TURNS: Final = 3  # of the loop, in which a connection takes the last word
+_CLOSED: Final = EndReason(failure=Failure.CLOSED, words="the transport was closed")
+_NOT_OURS: Final = EndReason(
+    failure=Failure.CLOSED, words="the stream belongs to the process that this one was forked from"
+)
 
 
 class Engine:
@@ -69,13 +56,18 @@ class Engine:
 
     Everything but waiting is synchronous: what comes is given to the core, and what that has to say is sent at once.
 
+    A core's sessions are its process's own: in a forked child nothing is sent, and every stream is over (SPEC 14.8).
+
     Args:
         name: the transport's, for telemetry.
         settings: of the core.
         ways: one for each path.
+        host: where its tasks live.
         clocks: tell the time.
         entropy: gives random octets.
-        attributes: of a stream, from its target.
+
+    Raises:
+        DialerClosed: the host has ended.
     """
 
     def __init__(
@@ -84,82 +76,87 @@ class Engine:
         settings: ClientSettings,
         ways: Sequence[Way],
         *,
+        host: Host,
         clocks: Clocks,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Open nothing."""
+        """Start the carriers and the clock in `host`; nothing is sent before the first dial."""
         self.name = name
-        self.core = Client(settings, entropy=entropy, owner=os.getpid())
         self.ways = tuple(ways)
-        self.failures: dict[int, str] = {}
+        self._owner = os.getpid()
+        self.core = Client(settings, entropy=entropy, owner=self._owner)
         self._clocks = clocks
-        self._carriers: dict[int, Carrier] = {}
+        self._now = clocks.now()
         for way in self.ways:
-            index = self.core.add_path(way.zone, datagram=way.datagram)
-            self._carriers[index] = way.carrier
-        self._dials: dict[int, _Wait] = {}
-        self._streams: dict[int, tuple[ClientStream, SoarStream]] = {}
-        self._traces: dict[int, SessionTrace] = {}
-        self._host: Host | None = None
-        self._timer: Wakeup | None = None
+            self.core.add_path(way.zone, datagram=way.datagram)
+        self._failures: dict[int, str] = {}
+        self._dials: dict[Dial, PendingDial] = {}
+        self._streams: dict[ClientStream, SoarStream] = {}
+        self._moved: list[PendingDial] = []
+        self._traces = SessionTraces(name, host)
+        self._welcomed: set[int] = set()
+        self._settled = Wakeup()
+        self._timer = Wakeup()
         self._rings_at: float | None = None
-        self._is_flushing = False
+        self._is_flushing = self._is_flushed_again = False
+        self._is_closing = self._is_closed = False
+        self._scopes: set[anyio.CancelScope] = set()
+        self._host = host
+        for index, way in enumerate(self.ways):
+            self._live(f"soar carrier {index}", partial(self._carry, index, way))
+        self._live("soar clock", self._keep_time)
 
     # --- life -------------------------------------------------------------------------------
 
-    def start(self, host: Host) -> None:
-        """Start the carriers and the clock in `host`.
+    async def aclose(self) -> None:
+        """End all sessions with a word to the server, after what was written has arrived, or had half a second.
 
-        Raises:
-            DialerClosed: the host has ended.
+        Streams that are still open are over at once. May be called twice.
         """
-        self._host = host
-        self._timer = Wakeup()
-        for index, carrier in self._carriers.items():
-            host.start_soon(
-                carrier.run,
-                partial(self._deliver, index),
-                partial(self._failed, index),
-                name=f"soar carrier {index}",
-            )
-        host.start_soon(self._keep_time, self._timer, name="soar clock")
+        if not self._is_ours() or self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            for dial in tuple(self._dials):
+                dial.cancel(self._now)
+                self._end_dial(dial, _CLOSED)
+            for handle, stream in self._streams.items():
+                stream.fail(partial(error_of, _CLOSED))
+                handle.close()
+            self._streams.clear()
+            self.flush()
+            with anyio.move_on_after(_DRAIN):
+                while self._is_writing():
+                    await self._settled.wait()
+            self.close()
+            for _ in range(_TURNS):
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self.close()
+            for scope in tuple(self._scopes):
+                scope.cancel()
 
     def close(self) -> None:
-        """End all sessions, and say so to the server as far as that takes no wait."""
+        """End all sessions and dials now, and say so to the server as far as that takes no wait."""
+        if not self._is_ours() or self._is_closed:
+            return
+        self._is_closing = self._is_closed = True
         self.core.close(self._clocks.now())
         self.flush()
 
     def update_credential(self, grant: Grant | None) -> None:
         """Show `grant` from now on; no new stream uses an older session (S13)."""
-        self.core.update_credential(grant, self._clocks.now())
-        self.flush()
+        if self._is_ours() and not self._is_closed:
+            self.core.update_credential(grant, self._clocks.now())
+            self.flush()
 
     def status(self) -> TransportStatus:
         """Return sessions, newest first, and what is known of each way."""
-        status = self.core.status(self._clocks.now())
-        details: dict[str, AttributeValue] = {}
-        for way, path in zip(self.ways, status.paths, strict=True):
-            rtt = "no answer yet" if path.round_trip is None else f"{path.round_trip * 1000:.0f} ms"
-            failure = self.failures.get(path.index, "")
-            details[way.label] = f"{path.form}, {rtt}, window {path.window}" + (
-                failure and f", {failure}"
-            )
-        dead = [
-            way.label for way, path in zip(self.ways, status.paths, strict=True) if path.is_dead
-        ]
-        return TransportStatus(
-            health=f"no answer from {', '.join(dead)}" if dead else "ok",
-            sessions=tuple(
-                SessionStatus(
-                    id=str(session.number),
-                    state=session.state.value,
-                    streams=session.streams,
-                    idle=session.idle,
-                )
-                for session in reversed(status.sessions)
-            ),
-            details=details,
-        )
+        with suppress(RuntimeError):  # asked from where no loop runs: then as it was when last told
+            self._now = self._clocks.now()
+        if self._is_closing:
+            return TransportStatus(health="closed")
+        return describe(self.core.status(self._now), self.ways, self._failures)
 
     # --- dials ------------------------------------------------------------------------------
 
@@ -177,112 +174,182 @@ class Engine:
             target: where to.
             progress: is told of the session, and of what becomes of it.
             wait: whether for the target to be connected. If not, what is written before may be sent twice (SPEC 16.4), and
-                a refusal shows when the stream is used.
+                what goes wrong is raised by the stream, as it would have been here.
             attributes: of the stream.
 
         Raises:
             TransportError: why there is none. Cancelling gives the dial up, and leaves the session.
         """
-        self.core.check_owner(os.getpid())
-        known = {session.number for session in self.core.status(self._clocks.now()).sessions}
+        self._check_usable()
+        known = self._traces.numbers()
+        # Before the target is connected nothing is written, or what TLS says to everybody: both may be said twice.
         dial = self.core.dial(target, self._clocks.now(), replay_safe=True)
-        pending = _Wait(dial, progress)
         stream = SoarStream(dial.stream, self, attributes)
-        self._dials[id(dial)] = pending
-        self._streams[id(dial.stream)] = (dial.stream, stream)
+        pending = PendingDial(dial, stream, progress)
+        self._dials[dial] = pending
+        self._streams[dial.stream] = stream
         is_kept = False
         try:
             self.flush()
-            trace = self._traces.get(dial.session)
-            progress.session(
-                reused=dial.session in known, link=None if trace is None else trace.context
-            )
-            progress.stage(Stage.HANDSHAKE)
+            if dial.session >= 0:
+                progress.session(reused=dial.session in known, link=self._traces.link(dial.session))
+            pending.reach(Stage.CONNECT if dial.session in self._welcomed else Stage.HANDSHAKE)
             if wait or dial.state is not DialState.OPENING:
                 await pending.event.wait()
-                if pending.error is not None:
-                    raise pending.error
+            else:
+                await anyio.lowlevel.checkpoint()
+            if pending.reason is not None:
+                raise error_of(pending.reason, stage=pending.stage)
             is_kept = True
             return stream
         finally:
+            pending.is_awaited = False
             if not is_kept:
-                dial.cancel(self._clocks.now())
                 stream.abort()
-                self._dials.pop(id(dial), None)
+
+    def _check_usable(self) -> None:
+        if not self._is_ours():
+            msg = (
+                f"transport {self.name!r} was started in process {self._owner}, this is process {os.getpid()}: "
+                "after a fork the child starts one of its own"
+            )
+            raise TransportError(msg)
+        if self._is_closing:
+            msg = f"transport {self.name!r} was closed"
+            raise TransportError(msg)
 
     # --- what moves messages ------------------------------------------------------------------
 
     def flush(self) -> None:
         """Send what the core has to say, and tell everybody what it has told."""
+        if self._is_ours():
+            self._flush(self._clocks.now())
+
+    def forget(self, handle: ClientStream) -> None:
+        """As `StreamOwner.forget`; one whose target is not connected is given up."""
+        self._streams.pop(handle, None)
+        if self._dials.pop(handle.dial, None) is not None:
+            handle.dial.cancel(self._now)
+
+    def _flush(self, now: Instant) -> None:
         if self._is_flushing:
+            self._is_flushed_again = True
             return
+        self._now = now
         self._is_flushing = True
         try:
-            now = self._clocks.now()
-            while True:
-                self._take_events()
-                outgoing = self.core.messages_to_send(now)
-                if not outgoing:
-                    break
-                batches: dict[int, list[bytes]] = {}
-                fresh: set[int] = set()
-                for path, message, is_fresh in outgoing:
-                    batches.setdefault(path, []).append(message)
-                    if is_fresh:
-                        fresh.add(path)
-                for path, messages in batches.items():
-                    self._carriers[path].send(messages, fresh=path in fresh)
             self._take_events()
+            while True:
+                self._is_flushed_again = False
+                self._send(self.core.messages_to_send(now))
+                if not self._take_events() and not self._is_flushed_again:
+                    break
         finally:
             self._is_flushing = False
         due = self.core.next_timeout()
-        is_sooner = due is not None and (self._rings_at is None or due < self._rings_at)
-        if self._timer is not None and is_sooner:
+        if due is not None and (self._rings_at is None or due < self._rings_at):
             self._rings_at = due
             self._timer.set()
 
-    def forget(self, stream: ClientStream) -> None:
-        """As `StreamOwner.forget`."""
-        self._streams.pop(id(stream), None)
+    def _send(self, outgoing: Sequence[Outgoing]) -> None:
+        batches: dict[int, list[bytes]] = {}
+        fresh: set[int] = set()
+        for path, message, is_fresh in outgoing:
+            batches.setdefault(path, []).append(message)
+            if is_fresh:
+                fresh.add(path)
+        for path, messages in batches.items():
+            self.ways[path].carrier.send(messages, fresh=path in fresh)
 
     def _deliver(self, path: int, messages: Sequence[bytes]) -> None:
+        if not self._is_ours():
+            return
         now = self._clocks.now()
         receive = self.core.receive_message
         for message in messages:
             receive(path, message, now)
-        self.failures.pop(path, None)
-        self.flush()
+        if self._failures:
+            self._failures.pop(path, None)
+        self._flush(now)
 
     def _failed(self, path: int, error: Exception) -> None:
-        self.failures[path] = type(error).__name__
-        self.core.carrier_failed(path, self._clocks.now())
-        self.flush()
-
-    async def _keep_time(self, timer: Wakeup) -> None:
-        while True:
-            self._rings_at = self.core.next_timeout()
-            await timer.wait(self._rings_at)
+        if self._is_ours():
             now = self._clocks.now()
-            if self._rings_at is not None and now.awake >= self._rings_at:
-                self.core.handle_timeout(now)
-                self.flush()
+            self._failures[path] = type(error).__name__
+            self.core.carrier_failed(path, now)
+            self._flush(now)
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def _live(self, name: str, run: Callable[[], Awaitable[None]], pause: float = 0.0) -> None:
+        self._host.start_soon(self._run, name, run, pause, name=name)
+
+    async def _run(self, name: str, run: Callable[[], Awaitable[None]], pause: float) -> None:
+        """Run a task until the engine is closed; of one that crashes the host tells, and another takes its place."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                await anyio.sleep(pause)
+                await run()
+            except Exception:
+                with suppress(DialerClosed):
+                    self._live(name, run, _RESTART)
+                raise
+            finally:
+                self._scopes.discard(scope)
+
+    async def _carry(self, index: int, way: Way) -> None:
+        try:
+            await way.carrier.run(partial(self._deliver, index), partial(self._failed, index))
+        except Exception as exc:
+            self._failed(index, exc)
+            raise
+
+    async def _keep_time(self) -> None:
+        try:
+            while True:
+                due = self._rings_at = self.core.next_timeout()
+                now = self._now.awake
+                await self._timer.wait(due if due is None or due > now else now + _LEAST_WAIT)
+                instant = self._clocks.now()
+                if self._rings_at is not None and instant.awake >= self._rings_at:
+                    self.core.handle_timeout(instant)
+                    self._flush(instant)
+        except anyio.get_cancelled_exc_class():
+            self.close()  # the host ends, and with it whoever would hear an answer
+            raise
 
     # --- events -------------------------------------------------------------------------------
 
-    def _take_events(self) -> None:
-        while (event := self.core.next_event()) is not None:
+    def _take_events(self) -> bool:
+        """Tell what the core has told; return whether there was anything."""
+        event = self.core.next_event()
+        if event is None:
+            return False
+        while event is not None:
             self._take(event)
+            event = self.core.next_event()
+        while self._moved:  # only now is the new session's handshake known of
+            pending = self._moved.pop()
+            dial = pending.dial
+            pending.progress.session(reused=False, link=self._traces.link(dial.session))
+            pending.reach(Stage.CONNECT if dial.session in self._welcomed else Stage.HANDSHAKE)
+        return True
 
     def _take(self, event: told.ClientEvent) -> None:
         match event:
             case told.DialOpened(dial=dial):
                 self._end_dial(dial, None)
             case told.DialFailed(dial=dial, error=reason):
-                self._end_dial(dial, error_of(reason))
-            case told.DialRepaired(dial=dial, reason=reason, proven=proven):
-                self._repaired(dial, reason.words, proven=proven)
-            case told.HandshakeStarted() | told.HandshakeEnded() | told.SessionChanged():
-                self._trace(event)
+                self._end_dial(dial, reason)
+            case told.DialRepaired():
+                self._repaired(event)
+            case told.HandshakeStarted(session=number):
+                self._traces.begin(number, self._cause(number))
+            case told.HandshakeEnded():
+                self._handshaken(event)
+            case told.SessionChanged():
+                self._changed(event)
             case told.QuestionsLost() | told.WarmFailed():
                 pass
             case _:
@@ -296,74 +363,79 @@ class Engine:
         | told.StreamStopped
         | told.StreamFailed,
     ) -> None:
-        held = self._streams.get(id(event.stream))
-        if held is None:
+        stream = self._streams.get(event.stream)
+        if stream is None:
             return
-        stream = held[1]
         match event:
             case told.StreamReadable():
                 stream.readable()
             case told.StreamWritable():
                 stream.writable()
             case told.StreamReset(code=code):
-                self._fail_stream(event.stream, reset_error(code))
+                stream.reset(partial(reset_error, code))
             case told.StreamStopped(code=code):
-                stream.stop(reset_error(code))
+                stream.stop(partial(reset_error, code))
             case told.StreamFailed(error=reason):
-                self._fail_stream(event.stream, error_of(reason))
+                stream.fail(partial(error_of, reason))
 
-    def _fail_stream(self, handle: ClientStream, error: TransportError) -> None:
-        if (held := self._streams.pop(id(handle), None)) is not None:
-            held[1].fail(error)
-
-    def _end_dial(self, dial: Dial, error: TransportError | None) -> None:
-        pending = self._dials.pop(id(dial), None)
+    def _end_dial(self, dial: Dial, reason: EndReason | None) -> None:
+        pending = self._dials.pop(dial, None)
         if pending is None:
             return
-        pending.error = error
+        pending.reason = reason
         pending.event.set()
-        if error is not None:
-            self._fail_stream(dial.stream, error)
-        elif (held := self._streams.get(id(dial.stream))) is not None:
-            held[1].writable()
+        if reason is None:
+            pending.stream.connected()
+        else:
+            pending.stream.fail(partial(error_of, reason, stage=pending.stage))
 
-    def _repaired(self, dial: Dial, words: str, *, proven: bool) -> None:
-        pending = self._dials.get(id(dial))
-        if pending is None:
+    def _repaired(self, event: told.DialRepaired) -> None:
+        pending = self._dials.get(event.dial)
+        if pending is not None:
+            state = "ended" if event.reason.failure is Failure.ENDED else "lost"
+            pending.progress.event(
+                f"racer.session.{state}",
+                {"racer.reason": event.reason.words, "racer.proven": event.proven},
+            )
+            self._moved.append(pending)
+
+    def _handshaken(self, event: told.HandshakeEnded) -> None:
+        if event.error is not None:
             return
-        pending.progress.event(
-            "racer.session.replaced", {"racer.reason": words, "racer.proven": proven}
+        self._welcomed.add(event.session)
+        self._traces.handshaken(event)
+        for pending in self._dials.values():
+            if pending.dial.session == event.session:
+                pending.progress.event("racer.session.handshaken", {"racer.seconds": event.seconds})
+                pending.reach(Stage.CONNECT)
+
+    def _changed(self, event: told.SessionChanged) -> None:
+        self._traces.changed(event)
+        if event.after in FINAL:
+            self._welcomed.discard(event.session)
+        self._settled.set()
+
+    def _cause(self, session: int) -> contextvars.Context | None:
+        """Return the context of the attempt that a session is made for."""
+        return next(
+            (each.context for each in self._dials.values() if each.dial.session == session), None
         )
-        trace = self._traces.get(dial.session)
-        pending.progress.session(reused=False, link=None if trace is None else trace.context)
 
-    def _trace(self, event: told.ClientEvent) -> None:
-        match event:
-            case told.HandshakeStarted(session=number, is_retry=is_retry):
-                if number not in self._traces and self._host is not None:
-                    self._traces[number] = self._host.open_session(self.name)
-                if is_retry and (trace := self._traces.get(number)) is not None:
-                    trace.event("racer.session.retry")
-            case told.HandshakeEnded(session=number, error=None):
-                if (trace := self._traces.get(number)) is not None:
-                    trace.event(
-                        "racer.session.handshaken",
-                        {
-                            "racer.seconds": event.seconds,
-                            "racer.waves": event.waves,
-                            "racer.form": event.form,
-                        },
-                    )
-            case told.SessionChanged(session=number, after=after, reason=reason):
-                self._changed(number, after, reason)
-            case _:
-                pass
+    def _is_writing(self) -> bool:
+        """Whether a session still has something to deliver, or to hear of it."""
+        busy = (SessionState.LIVE, SessionState.DRAINING)
+        return any(
+            session.state in busy for session in self.core.status(self._clocks.now()).sessions
+        )
 
-    def _changed(self, number: int, after: SessionState, reason: str) -> None:
-        trace = self._traces.get(number)
-        if trace is None:
-            return
-        trace.event(f"racer.session.{after.value}", {"racer.reason": reason})
-        if after in FINAL:
-            trace.end(after.value, failed=after not in _PROPER_ENDS)
-            del self._traces[number]
+    def _is_ours(self) -> bool:
+        """Return whether this is the process that the sessions belong to; if not, drop them without a word."""
+        pid = os.getpid()
+        if pid == self._owner:
+            return True
+        self.core.check_owner(pid)
+        for stream in self._streams.values():
+            stream.orphan(partial(error_of, _NOT_OURS))
+        self._streams.clear()
+        self._dials.clear()
+        return False

@@ -11,6 +11,7 @@ from racer.errors import (
     NotUsable,
     SessionEnded,
     SessionLost,
+    Stage,
     TargetRefused,
     TransportBusy,
     TransportError,
@@ -47,20 +48,25 @@ _CLASSES: Final[dict[Failure, type[TransportError]]] = {
 }
 
 
-def error_of(reason: EndReason) -> TransportError:
-    """Return a new error that says `reason`; it has no cause, since a cause would be classified in its place."""
+def error_of(reason: EndReason, *, stage: Stage | None = None) -> TransportError:
+    """Return a new error that says `reason`.
+
+    Args:
+        reason: of the core's.
+        stage: how far the dial had come; `None` for whom it is no question.
+    """
     words = reason.words
     if reason.may_have_reached and reason.failure in {Failure.LOST, Failure.ENDED, Failure.SILENT}:
         words += _MAY_HAVE_REACHED
     match reason.failure:
         case Failure.REFUSED:
-            return TargetRefused(words, error_type=_refusal_type(reason.code))
+            return TargetRefused(words, error_type=_refusal_type(reason.code), stage=stage)
         case Failure.RESET:
-            return NetworkError(words, error_type=ErrorType.CONNECTION_RESET)
+            return NetworkError(words, error_type=ErrorType.CONNECTION_RESET, stage=stage)
         case Failure.PROTOCOL:
-            return NetworkError(words, error_type=ErrorType.PROTOCOL_ERROR)
+            return NetworkError(words, error_type=ErrorType.PROTOCOL_ERROR, stage=stage)
         case failure:
-            return _CLASSES.get(failure, NetworkError)(words)
+            return _CLASSES.get(failure, NetworkError)(words, stage=stage)
 
 
 def reset_error(code: int) -> TransportError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -13,11 +13,14 @@ from transports._net.wakeup import Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from racer.errors import TransportError
     from transports.soar.core.client.stream import ClientStream
 
-__all__ = ("SoarStream", "StreamOwner")
+__all__ = ("MakeError", "SoarStream", "StreamOwner")
 
-_LINGER: Final = 1.0  # seconds that a close waits for what was written to get into the core
+# Errors are made where they are raised: one that was kept would keep its traceback, and so this stream, alive (R13).
+MakeError: TypeAlias = "Callable[[], TransportError]"
+"""Makes an error that says why something is over."""
 
 
 class StreamOwner(Protocol):
@@ -26,15 +29,18 @@ class StreamOwner(Protocol):
     def flush(self) -> None:
         """Send what the core has to say now."""
 
-    def forget(self, stream: ClientStream) -> None:
-        """Have nobody told of this stream any more."""
+    def forget(self, handle: ClientStream) -> None:
+        """Have nobody told of this stream any more; if its target is not connected yet, have the dial given up."""
 
 
 class SoarStream(ByteStream):
     """One stream of a session.
 
-    `receive` and `send` may run side by side, each once. Closing is abrupt unless `send_eof` came first: the target is
-    told that its peer is gone.
+    `receive` and `send` may run side by side, each once. What was sent before `aclose` still arrives, while the session
+    lasts; the target then meets the end of the stream, and whatever it sends is dropped.
+
+    Before its target is connected, whoever uses the stream learns of the dial's failure by that very `TransportError`, and
+    not by one of the stream's: it is the dial's (`Engine.open`).
 
     Args:
         handle: the core's stream.
@@ -48,15 +54,17 @@ class SoarStream(ByteStream):
         owner: StreamOwner,
         attributes: Mapping[Any, Callable[[], Any]],
     ) -> None:
-        """Begin open; the core has said that the target is connected."""
+        """Begin open, with a target that is not connected yet."""
         self._handle = handle
         self._owner = owner
         self._attributes = attributes
         self._readable = Wakeup()
         self._writable = Wakeup()
-        self._reading = self._writing = False
-        self._error: Exception | None = None
-        self._stopped: Exception | None = None
+        self._is_reading = self._is_writing = False
+        self._is_connected = False
+        self._failure: MakeError | None = None  # both directions are over
+        self._reset: MakeError | None = None  # what is received has ended early
+        self._stopped: MakeError | None = None  # nobody reads what is sent
         self._is_closed = False
         self._has_finished = False
 
@@ -67,6 +75,11 @@ class SoarStream(ByteStream):
 
     # --- told by the owner ------------------------------------------------------------------
 
+    def connected(self) -> None:
+        """The target is."""
+        self._is_connected = True
+        self._writable.set()
+
     def readable(self) -> None:
         """There are octets, or the end."""
         self._readable.set()
@@ -75,17 +88,26 @@ class SoarStream(ByteStream):
         """There is room."""
         self._writable.set()
 
-    def fail(self, error: Exception) -> None:
+    def reset(self, why: MakeError) -> None:
+        """The target's direction ended early."""
+        self._reset = why
+        self._readable.set()
+
+    def stop(self, why: MakeError) -> None:
+        """Write no more: nobody reads it."""
+        self._stopped = why
+        self._writable.set()
+
+    def fail(self, why: MakeError) -> None:
         """Be over, both ways; what has come before can still be read."""
-        if self._error is None:
-            self._error = error
+        self.orphan(why)
         self._readable.set()
         self._writable.set()
 
-    def stop(self, error: Exception) -> None:
-        """Write no more: nobody reads it."""
-        self._stopped = error
-        self._writable.set()
+    def orphan(self, why: MakeError) -> None:
+        """Fail where nobody can wait for it: in a process that was forked from the stream's own."""
+        if self._failure is None:
+            self._failure = why
 
     # --- ByteStream -------------------------------------------------------------------------
 
@@ -97,14 +119,15 @@ class SoarStream(ByteStream):
             anyio.BrokenResourceError: the session or the stream is over; the cause says why.
             anyio.ClosedResourceError: it was closed.
             anyio.BusyResourceError: another task is receiving.
+            TransportError: the target could not be connected.
         """
         if max_bytes < 1:
             msg = "max_bytes must be at least 1"
             raise ValueError(msg)
         await anyio.lowlevel.checkpoint()
-        if self._reading:
+        if self._is_reading:
             raise anyio.BusyResourceError("receiving from")
-        self._reading = True
+        self._is_reading = True
         try:
             while True:
                 if self._is_closed:
@@ -112,13 +135,15 @@ class SoarStream(ByteStream):
                 if data := self._handle.read(max_bytes):
                     self._owner.flush()  # the window that was freed
                     return data
+                self._raise(
+                    self._reset
+                )  # before its end: that of a stream cut short looks the same
                 if self._handle.at_end():
                     raise anyio.EndOfStream
-                if self._error is not None:
-                    raise anyio.BrokenResourceError from self._error
+                self._raise(self._failure)
                 await self._readable.wait()
         finally:
-            self._reading = False
+            self._is_reading = False
 
     async def send(self, item: bytes) -> None:
         """Hand over all of `item`; it is on its way when the session's windows allow.
@@ -127,11 +152,12 @@ class SoarStream(ByteStream):
             anyio.BrokenResourceError: the session or the stream is over, or the target reads no more; the cause says why.
             anyio.ClosedResourceError: it was closed, or `send_eof` was called.
             anyio.BusyResourceError: another task is sending.
+            TransportError: the target could not be connected.
         """
         await anyio.lowlevel.checkpoint()
-        if self._writing:
-            raise anyio.BusyResourceError("sending from")
-        self._writing = True
+        if self._is_writing:
+            raise anyio.BusyResourceError("sending to")
+        self._is_writing = True
         try:
             view = memoryview(item)
             while True:
@@ -145,41 +171,50 @@ class SoarStream(ByteStream):
                 else:
                     await self._writable.wait()
         finally:
-            self._writing = False
+            self._is_writing = False
 
     async def send_eof(self) -> None:
-        """End this direction behind what was sent; may be called twice."""
+        """End this direction behind what was sent; may be called twice.
+
+        Raises:
+            anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.BusyResourceError, TransportError: as `send`.
+        """
         await anyio.lowlevel.checkpoint()
-        if self._is_closed:
-            raise anyio.ClosedResourceError
-        if self._error is not None:
-            raise anyio.BrokenResourceError from self._error
-        if not self._has_finished:
+        if self._is_writing:
+            raise anyio.BusyResourceError("sending to")
+        if self._is_closed or not self._has_finished:
+            self._check_writable()
             self._has_finished = True
             self._handle.finish()
             self._owner.flush()
 
     async def aclose(self) -> None:
-        """End both directions at once; may be called twice."""
+        """Let what was sent arrive, and have nothing more to do with the rest; may be called twice."""
         self.abort()
         await anyio.lowlevel.checkpoint()
 
     def abort(self) -> None:
-        """As `aclose`, without a checkpoint."""
+        """As `aclose`, without a checkpoint; a dial that is still under way is given up."""
         if self._is_closed:
             return
         self._is_closed = True
         self._owner.forget(self._handle)
-        if self._error is None:
-            self._handle.close()
-            self._owner.flush()
+        self._handle.close()
+        self._owner.flush()
         self._readable.set()
         self._writable.set()
+
+    # --- within -----------------------------------------------------------------------------
 
     def _check_writable(self) -> None:
         if self._is_closed or self._has_finished:
             raise anyio.ClosedResourceError
-        if self._error is not None:
-            raise anyio.BrokenResourceError from self._error
-        if self._stopped is not None:
-            raise anyio.BrokenResourceError from self._stopped
+        self._raise(self._failure)
+        self._raise(self._stopped)
+
+    def _raise(self, why: MakeError | None) -> None:
+        if why is None:
+            return
+        if self._is_connected:
+            raise anyio.BrokenResourceError from why()
+        raise why()

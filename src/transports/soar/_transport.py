@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from anyio.abc import SocketAttribute
 from anyio.to_thread import run_sync
 
 from racer.abc import Traits, Transport, TransportStatus, check_seconds
-from racer.errors import ConfigError, TransportError
+from racer.errors import ConfigError, LocalProtocolError, TransportError
 from transports.soar._clocks import SystemClocks
 from transports.soar._engine import Engine
 from transports.soar._ways import checked_resolvers, make_ways, system_resolvers
@@ -19,7 +21,6 @@ from transports.soar.core.dns.zone import Zone
 from transports.soar.core.streams.targets import Target as CoreTarget
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Mapping, Sequence
 
     from anyio.abc import ByteStream
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Soar", "make")
 
+_T = TypeVar("_T")
+
 _OPTIONS: Final = (
     "credential",
     "domain",
@@ -39,6 +42,7 @@ _OPTIONS: Final = (
     "session_idle",
     "warm",
 )
+_MAX_ZONES: Final = 8
 START_DELAY: Final = 8.0
 ATTEMPT_TIMEOUT: Final = 60.0
 
@@ -53,14 +57,15 @@ class Soar(Transport):
     Sessions are kept between dials: many streams share one, the server forgets what was silent for two minutes, and this
     side retires a session before that. A session that the server has lost is replaced within the dial where that is safe.
 
-    With TLS to the target, `connect` returns before the server is connected to it, so that the handshake loses no round
-    trip; what then goes wrong shows in the TLS stage. Without, it waits.
+    With TLS to the target, `connect` returns before the server is connected to it, so that what TLS says first loses no
+    round trip; where that comes to nothing, `receive` and `send` raise what `connect` would have. Without, it waits.
 
     Args:
         domain: the server's zone, such as `t.example.com`, or up to 8 of them.
         server_key: what the server's operator gives out, `soar1…`.
         resolvers: to ask, best first: `udp://host[:53]`, `tcp://host[:53]`, `tls://host[:853]`,
-            `https://host/dns-query`, or `system` for this machine's own. Up to 16.
+            `https://host/dns-query`, or `system` for this machine's own, up to 3. Each is asked for every zone, on up to
+            16 paths.
         credential: the grant that the server demands, `soargrant1…`; in no `repr`.
         session_idle: seconds without an answer after which a session is not used again; must be below what the server
             keeps, and is lowered to it once known.
@@ -96,21 +101,25 @@ class Soar(Transport):
         clocks: Clocks | None = None,
     ) -> None:
         """Check the options; no IO."""
-        self.name = name
+        self.name = _checked(name, str, "name", "a text")
         check_seconds(session_idle, "session_idle")
         check_seconds(max_stale, "max_stale")
-        if not isinstance(warm, bool):
-            msg = f"warm must be True or False, not {type(warm).__name__}"
-            raise ConfigError(msg)
-        self._resolvers = checked_resolvers(resolvers)
+        zones = _zones(domain)
+        self._resolvers = checked_resolvers(resolvers, zones=len(zones))
         self._settings = ClientSettings(
             public_key=server_key if isinstance(server_key, PublicKey) else _key(server_key),
-            zones=tuple(Zone.parse(text) for text in _texts(domain)),
+            zones=zones,
             grant=_grant(credential),
             session_idle=float(session_idle),
-            keep_warm=warm,
+            keep_warm=_checked(warm, bool, "warm", "True or False"),
             max_stale=float(max_stale),
         )
+        for hook, option in ((dial_tcp, "dial_tcp"), (dial_udp, "dial_udp")):
+            if hook is not None and not callable(hook):
+                msg = f"{option} must be a coroutine function, not {type(hook).__name__}"
+                raise ConfigError(msg)
+        if resolver_tls is not None:
+            _checked(resolver_tls, ssl.SSLContext, "resolver_tls", "an ssl.SSLContext")
         self._tls = resolver_tls
         self._dial_tcp = dial_tcp
         self._dial_udp = dial_udp
@@ -119,29 +128,33 @@ class Soar(Transport):
         self._is_closed = False
 
     def serves(self, target: Target) -> str | None:
-        """Return why no tunnel leads to `target`: nothing but a scoped address is refused."""
+        """Return why no tunnel leads to `target`: only a scoped address is of no use elsewhere."""
         try:
             CoreTarget.of(target.host, target.port)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it says why
+        except LocalProtocolError as exc:
             return str(exc)
         return None
 
     async def start(self, host: Host) -> None:
-        """Find the resolvers, and start what carries questions; nothing is sent before the first dial."""
+        """Find the resolvers, and start what carries questions; nothing is sent before the first dial.
+
+        Raises:
+            NetworkError: this machine's resolvers were wanted, and there are none.
+            TransportError: it was closed.
+        """
         resolvers: list[ResolverURL] = []
         for each in self._resolvers:
             resolvers.extend([each] if each is not None else await run_sync(system_resolvers))
+        if self._is_closed:
+            raise TransportError(self._closed_words())
         ways = make_ways(
             list(dict.fromkeys(resolvers)),
-            zones=len(self._settings.zones),
+            zones=[zone.text for zone in self._settings.zones],
             tls=self._tls,
             dial_tcp=self._dial_tcp,
             dial_udp=self._dial_udp,
         )
-        engine = Engine(self.name, self._settings, ways, clocks=self._clocks)
-        engine.start(host)
-        self._engine = engine
-        self._is_closed = False
+        self._engine = Engine(self.name, self._settings, ways, host=host, clocks=self._clocks)
 
     async def connect(self, target: Target, progress: Progress) -> ByteStream:
         """Return a stream to `target`; the caller closes it. Cancelling gives the dial up and keeps the session.
@@ -150,16 +163,15 @@ class Soar(Transport):
             TargetRefused: the server may not or could not reach the target.
             SessionLost, SessionEnded, TunnelSilent: the session came to an end, and another was not in order.
             CredentialRejected: the server demands another grant.
-            TransportError: it was closed, or has no room.
+            TransportBusy: there are as many streams as there can be.
+            TransportError: it was closed, or not started.
         """
-        engine = self._engine
-        if engine is None or self._is_closed:
-            msg = f"transport {self.name!r} was closed"
-            raise TransportError(msg)
-        return await engine.open(
+        if self._engine is None:
+            raise TransportError(self._closed_words())
+        return await self._engine.open(
             CoreTarget.of(target.host, target.port),
             progress,
-            wait=not target.tls,
+            wait=target.tls is False,
             attributes=_attributes(target),
         )
 
@@ -170,30 +182,25 @@ class Soar(Transport):
             ConfigError: it is no grant.
         """
         grant = _grant(credential)
+        self._settings = replace(self._settings, grant=grant)
         if self._engine is not None:
             self._engine.update_credential(grant)
-        else:
-            self._settings = ClientSettings(
-                public_key=self._settings.public_key,
-                zones=self._settings.zones,
-                grant=grant,
-                session_idle=self._settings.session_idle,
-                keep_warm=self._settings.keep_warm,
-                max_stale=self._settings.max_stale,
-            )
 
     def status(self) -> TransportStatus:
         """Return sessions and paths as they are now."""
         if self._engine is None:
-            return TransportStatus(health="not started")
+            return TransportStatus(health="closed" if self._is_closed else "not started")
         return self._engine.status()
 
     async def aclose(self) -> None:
-        """End all sessions, and tell the server as far as one datagram does."""
+        """End all sessions, and tell the server; what was written to streams has half a second to arrive."""
         self._is_closed = True
         engine, self._engine = self._engine, None
         if engine is not None:
-            engine.close()
+            await engine.aclose()
+
+    def _closed_words(self) -> str:
+        return f"transport {self.name!r} was {'closed' if self._is_closed else 'not started'}"
 
     def __repr__(self) -> str:
         """Return what is no secret."""
@@ -222,25 +229,36 @@ def _attributes(target: Target) -> Mapping[Any, Callable[[], Any]]:
     }
 
 
-def _key(text: object) -> PublicKey:
-    if not isinstance(text, str):
-        msg = f"server_key must be a text that begins with soar1, not {type(text).__name__}"
+def _checked(value: _T, kind: type[object], option: str, what: str) -> _T:
+    if not isinstance(value, kind):
+        msg = f"{option} must be {what}, not {type(value).__name__}"
         raise ConfigError(msg)
-    return PublicKey.parse(text)
+    return value
+
+
+def _key(text: object) -> PublicKey:
+    return PublicKey.parse(str(_checked(text, str, "server_key", "a text that begins with soar1")))
 
 
 def _grant(credential: object) -> Grant | None:
     if credential is None or isinstance(credential, Grant):
         return credential
-    if not isinstance(credential, str):
-        msg = f"credential must be a text that begins with soargrant1, not {type(credential).__name__}"
-        raise ConfigError(msg)
-    return Grant.parse(credential)
+    return Grant.parse(
+        str(_checked(credential, str, "credential", "a text that begins with soargrant1"))
+    )
 
 
-def _texts(domain: object) -> list[str]:
+def _zones(domain: object) -> tuple[Zone, ...]:
     texts = [domain] if isinstance(domain, str) else domain
-    if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
-        msg = "domain must be the name of a zone, or a list of them"
+    if (
+        not isinstance(texts, list | tuple)
+        or not 1 <= len(texts) <= _MAX_ZONES
+        or not all(isinstance(each, str) for each in texts)
+    ):
+        msg = f"domain must be the name of a zone, or a list of 1 to {_MAX_ZONES} of them"
         raise ConfigError(msg)
-    return list(texts)
+    zones = tuple(Zone.parse(text) for text in texts)
+    if len(set(zones)) < len(zones):
+        msg = "domain names a zone twice"
+        raise ConfigError(msg)
+    return zones

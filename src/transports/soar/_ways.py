@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anyio.streams.tls import TLSAttribute
 
@@ -14,8 +15,6 @@ from transports._net.drive import close_by_force
 from transports._net.resolve import SystemResolver
 from transports._net.resolver_urls import ResolverURL, Scheme
 from transports._net.tls import ClientContext, wrap_tls
-from transports.soar._engine import Way
-from transports.soar.carriers.https import ALPN, HTTPSCarrier
 from transports.soar.carriers.streams import StreamCarrier
 from transports.soar.carriers.udp import UDPCarrier
 
@@ -26,17 +25,48 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
     from racer.abc import DialTCP, DialUDP
+    from transports.soar.carriers.abc import Carrier
 
-__all__ = ("MAX_RESOLVERS", "SYSTEM", "checked_resolvers", "make_ways", "system_resolvers")
+__all__ = (
+    "MAX_PATHS",
+    "MAX_RESOLVERS",
+    "SYSTEM",
+    "Way",
+    "checked_resolvers",
+    "make_ways",
+    "system_resolvers",
+)
 
+MAX_PATHS: Final = 16
+"""One for each resolver and zone: they have numbers of four bits (SPEC 8.2)."""
 MAX_RESOLVERS: Final = 16
-"""Paths have numbers of four bits (SPEC 8.2)."""
 SYSTEM: Final = "system"
 _MAX_SYSTEM: Final = 3  # as many as the C library asks
+_HTTP2: Final = ("h2",)
 
 
-def checked_resolvers(given: object) -> tuple[ResolverURL | None, ...]:
+class Way(NamedTuple):
+    """A carrier, and what the core has to know of it.
+
+    Attributes:
+        carrier: takes questions.
+        zone: the index of the zone that is asked for.
+        datagram: whether its messages may be lost.
+        label: for logs and status; no secret.
+    """
+
+    carrier: Carrier
+    zone: int
+    datagram: bool
+    label: str
+
+
+def checked_resolvers(given: object, *, zones: int = 1) -> tuple[ResolverURL | None, ...]:
     """Return the resolvers that an option names; `None` stands for the system's, which are found when needed.
+
+    Args:
+        given: the option.
+        zones: how many zones each of them is asked for.
 
     Raises:
         ConfigError: says which of them cannot be, and why.
@@ -55,6 +85,11 @@ def checked_resolvers(given: object) -> tuple[ResolverURL | None, ...]:
             msg = f"{option}: stands in the list already"
             raise ConfigError(msg)
         found.append(resolver)
+    # The system's, which are not known yet, give way; what was written down has to have a path.
+    paths = zones * sum(resolver is not None for resolver in found)
+    if paths > MAX_PATHS:
+        msg = f"resolvers: each is asked for every domain, which makes {paths} paths; at most {MAX_PATHS} can be"
+        raise ConfigError(msg)
     return tuple(found)
 
 
@@ -86,28 +121,41 @@ def system_resolvers() -> tuple[ResolverURL, ...]:
 def make_ways(
     resolvers: Sequence[ResolverURL],
     *,
-    zones: int,
+    zones: Sequence[str],
     tls: ssl.SSLContext | None,
     dial_tcp: DialTCP | None,
     dial_udp: DialUDP | None,
 ) -> list[Way]:
-    """Return a way for each resolver and zone, as many as there can be paths; no IO.
+    """Return a way for each resolver and zone, at most as many as there can be paths; no IO.
 
     Args:
         resolvers: to ask, best first.
-        zones: how many the server has.
+        zones: the server's, as text.
         tls: the context for those that are encrypted; `None` for the system's trust.
         dial_tcp: makes connections in place of our own sockets.
         dial_udp: likewise, for datagrams.
     """
     connector = Connector(SystemResolver(), dial_tcp=dial_tcp, dial_udp=dial_udp)
-    ways = [_way(resolver, zone, connector, tls) for zone in range(zones) for resolver in resolvers]
-    return ways[:MAX_RESOLVERS]
+    ways: list[Way] = []
+    labels: Counter[str] = Counter()
+    for index, zone in enumerate(zones):
+        for resolver in resolvers:
+            label = str(resolver) if len(zones) == 1 else f"{resolver} for {zone}"
+            labels[label] += 1
+            if labels[label] > 1:  # a path, which may be secret, makes the difference
+                label = f"{label} ({labels[label]})"
+            ways.append(_way(resolver, index, label, connector, tls))
+    return ways[:MAX_PATHS]
 
 
-def _way(resolver: ResolverURL, zone: int, connector: Connector, tls: ssl.SSLContext | None) -> Way:
+def _way(
+    resolver: ResolverURL,
+    zone: int,
+    label: str,
+    connector: Connector,
+    tls: ssl.SSLContext | None,
+) -> Way:
     host, port = resolver.server.host, resolver.server.port
-    label = str(resolver)
     match resolver.scheme:
         case Scheme.UDP:
             datagrams = partial(connector.open_datagrams, host, port)
@@ -119,7 +167,9 @@ def _way(resolver: ResolverURL, zone: int, connector: Connector, tls: ssl.SSLCon
             opens = partial(_open, connector, resolver, ClientContext(tls))
             return Way(StreamCarrier(opens), zone, datagram=False, label=label)
         case Scheme.HTTPS:
-            opens = partial(_open, connector, resolver, ClientContext(tls, alpn=ALPN))
+            from transports.soar.carriers.https import HTTPSCarrier  # noqa: PLC0415 - h2 takes long to import
+
+            opens = partial(_open, connector, resolver, ClientContext(tls, alpn=_HTTP2))
             carrier = HTTPSCarrier(opens, authority=resolver.authority, path=resolver.path)
             return Way(carrier, zone, datagram=False, label=label)
 
@@ -145,6 +195,6 @@ async def _open(
 def _check_http2(stream: ByteStream) -> None:
     """Refuse a stream on which HTTP/2 was not agreed: some resolvers would answer it with silence."""
     agreed = stream.extra(TLSAttribute.alpn_protocol, None)
-    if agreed not in ALPN:
+    if agreed not in _HTTP2:
         msg = "TLS did not agree on HTTP/2: the resolver has none, or resolver_tls does not offer 'h2' by ALPN"
         raise NetworkError(msg, error_type=ErrorType.PROTOCOL_ERROR)
