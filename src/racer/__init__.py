@@ -22,7 +22,7 @@ from racer._version import __version__
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from racer import config, http, scheduling, testing
+    from racer import config, http, http2, scheduling, testing
 
 __all__ = (
     "Attempt",
@@ -42,12 +42,13 @@ __all__ = (
     "dial",
     "errors",
     "http",
+    "http2",
     "scheduling",
     "set_default_dialer",
     "testing",
 )
 
-_LAZY = frozenset({"config", "http", "scheduling", "testing"})
+_LAZY = frozenset({"config", "http", "http2", "scheduling", "testing"})
 
 
 def __getattr__(name: str) -> ModuleType:

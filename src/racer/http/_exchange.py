@@ -11,11 +11,12 @@ import anyio
 
 from racer.abc import RequestTransport
 from racer.errors import DialError, DialTimeout, InvalidTarget, NoTransports
-from racer.http._faults import Fault, RequestFailed, cause_of, connect_error
+from racer.http._faults import RequestFailed, cause_of, connect_error
 from racer.http._messages import Via, header
 from racer.http._policy import Fallback, Held, Step
 from racer.http._pool import Entry, Permit, Ticket
 from racer.http._suitable import reason_against
+from racer.http2._fault import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

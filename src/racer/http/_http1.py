@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import h11
 
-from racer.http._faults import BROKEN, Fault
 from racer.http._liveness import Liveness
 from racer.http._messages import Response
 from racer.http._upgrade import Upgraded
+from racer.http2._fault import BROKEN, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from racer.http._faults import Fault
 from racer.http._messages import Response, header
-from racer.http.http2 import HTTP2Connection
+from racer.http2 import HTTP2Connection
+from racer.http2._fault import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from racer.errors import ConfigError
 from racer.http._exchange import Failure
-from racer.http._faults import Fault, cause_of
+from racer.http._faults import cause_of
 from racer.http._messages import Origin, Request, Timeouts
 from racer.http._policy import RETRY_METHODS
-from racer.http._upload import Upload
+from racer.http2._fault import Fault
+from racer.http2._upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from racer._report import RaceReport
-    from racer.http._upload import Upload
+    from racer.http2._upload import Upload
 
 __all__ = ("Body", "Headers", "Origin", "Request", "Response", "Timeouts", "Via", "header")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from racer.http._faults import Fault
     from racer.http._messages import Response
+    from racer.http2._fault import Fault
 
 __all__ = ("PATIENCE", "RETRY_METHODS", "RETRY_STATUSES", "Fallback", "Held", "Step")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from racer.errors import LocalProtocolError, TransportBusy
-from racer.http._faults import BROKEN, Fault
 from racer.http._messages import Response
+from racer.http2._fault import BROKEN, Fault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

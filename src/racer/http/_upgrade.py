@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import SocketAttribute
 from anyio.streams.tls import TLSAttribute
 
-from racer.http._faults import BROKEN, Fault
+from racer.http2._fault import BROKEN, Fault
 
 if TYPE_CHECKING:
     from racer._connection import Connection

@@ -10,7 +10,7 @@ import httpx
 import httpx2
 import pytest
 
-import racer.http
+import racer
 from racer import Dialer
 from racer.errors import ConfigError
 from racer.http import AsyncClient, Client, classes_for
@@ -100,15 +100,10 @@ def test_a_proxy_in_the_environment_goes_by_no_client(monkeypatch: pytest.Monkey
 
 def test_who_needs_http2_alone_loads_no_http_library() -> None:
     program = (
-        "import sys, racer, racer.http.http2; "
+        "import sys, racer, racer.http2; "
         "print(sorted(name for name in ('httpx', 'httpx2', 'httpcore') if name in sys.modules))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == "[]"
-
-
-def test_a_name_that_is_not_there_is_told() -> None:
-    with pytest.raises(AttributeError, match="RacerTransprot"):
-        _ = racer.http.RacerTransprot

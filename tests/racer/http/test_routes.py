@@ -15,7 +15,7 @@ from racer.errors import LocalProtocolError, TransportBusy
 from racer.http._messages import Origin as HTTPOrigin
 from racer.http._messages import Request, Timeouts
 from racer.http._suitable import accepts_events, reason_against, size_of
-from racer.http._upload import Upload
+from racer.http2._upload import Upload
 from racer.testing import ScriptedRequestTransport, fails, wins
 from tests.racer.http.origin import MemoryWay, Origin
 from tests.racer.http.web import URL, Web, answers

@@ -59,7 +59,7 @@ class Storm:
             patience = self.dice.choice(
                 [self.dice.uniform(0, 0.003), self.dice.uniform(0, 0.2), 60]
             )
-            path = f"{self.url}{self.dice.randint(0, self.slow)}/{self.dice.choice([0, 1, 1, 60])}"
+            path = f"{self.url}{self.dice.randint(0, self.slow)}/{self.dice.choice([0, 1, 1, 30])}"
             body = bytes(self.dice.choice([0, 0, 100, 200_000]))
             with anyio.move_on_after(patience) as scope:
                 try:
@@ -79,15 +79,14 @@ class Storm:
 
 @pytest.mark.virtual_time
 @PROTOCOLS
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_on_a_virtual_clock(protocol: str, seed: int) -> None:
+async def test_on_a_virtual_clock(protocol: str) -> None:
     limits = Limits(max_connections=4)
     async with Web({"direct": answer}, protocol=protocol, limits=limits) as web:
-        storm = Storm(web.client, "http://origin.example/", requests=300, seed=seed, slow=100)
+        storm = Storm(web.client, "http://origin.example/", requests=120, seed=1, slow=100)
         await storm.run()
         assert storm.lost == []
-        assert storm.answered + storm.cancelled == 300
-        assert min(storm.answered, storm.cancelled) > 60
+        assert storm.answered + storm.cancelled == 120
+        assert min(storm.answered, storm.cancelled) > 20
         assert web.engine.pool.connections <= 4
         if protocol == "HTTP/2":
             assert web.connects() == {"direct": 1}
@@ -133,7 +132,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc sa
 @linux
 @PROTOCOLS
 async def test_over_tls(protocol: str) -> None:
-    await rage(protocol, 240)
+    await rage(protocol, 120)
 
 
 @linux

@@ -9,10 +9,10 @@ import h2.errors
 import h2.settings
 import pytest
 
-from racer.http.http2 import Fault, HTTP2Connection, Upload, _connection
+from racer.http2 import Fault, HTTP2Connection, Upload, _connection
 from racer.testing import LocalHost, StreamLedger, cancel_everywhere, stream_pair
-from tests.racer.http.http2.test_frames import frame, goaway
 from tests.racer.http.origin import Origin, Talk
+from tests.racer.http2.test_frames import frame, goaway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

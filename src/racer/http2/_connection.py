@@ -13,8 +13,8 @@ import anyio
 
 from racer._cleanup import close_within
 from racer.errors import LocalProtocolError, RemoteProtocolError
-from racer.http._faults import BROKEN, Fault
-from racer.http.http2._protocol import HTTP2Protocol, Stream, StreamFailure
+from racer.http2._fault import BROKEN, Fault
+from racer.http2._protocol import HTTP2Protocol, Stream, StreamFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
     from racer.abc import Host
-    from racer.http._upload import Upload
-    from racer.http.http2._protocol import Fields
+    from racer.http2._protocol import Fields
+    from racer.http2._upload import Upload
 
 __all__ = ("HTTP2Body", "HTTP2Connection")
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racer.errors import LocalProtocolError, RemoteProtocolError
-from racer.http.http2 import HTTP2Protocol, Stream, StreamFailure
-from racer.http.http2._protocol import CONNECTION_WINDOW, FIRST_STREAMS, STREAM_WINDOW
-from tests.racer.http.http2.test_frames import frame, goaway
+from racer.http2 import HTTP2Protocol, Stream, StreamFailure
+from racer.http2._protocol import CONNECTION_WINDOW, FIRST_STREAMS, STREAM_WINDOW
+from tests.racer.http2.test_frames import frame, goaway
 
 FIELDS = [
     (b":method", b"GET"),

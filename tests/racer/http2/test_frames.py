@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racer.errors import RemoteProtocolError
-from racer.http.http2 import GoAway, GoAwayFilter
+from racer.http2 import GoAway, GoAwayFilter
 
 
 def frame(kind: int, payload: bytes = b"", *, stream: int = 0, flags: int = 0) -> bytes:

@@ -21,7 +21,7 @@ import h2.exceptions
 import h2.settings
 
 from racer.errors import LocalProtocolError, RemoteProtocolError
-from racer.http.http2._frames import GoAway, GoAwayFilter
+from racer.http2._frames import GoAway, GoAwayFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
