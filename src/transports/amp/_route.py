@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
@@ -17,6 +18,7 @@ from racer.errors import (
     TransportError,
 )
 from transports._net.app_requests import AppRequest, make_response, read_request
+from transports._net.drive import close_by_force
 from transports._net.http_client import RequestHead, ResponseHead
 from transports.amp._armor import MAX_PAGE, unarmor
 from transports.amp._crypto import KEY, NONCE, open_answer, seal_request
@@ -26,6 +28,7 @@ from transports.amp._urls import BUSTER, PREFIX, Place, encode_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from anyio.abc import AsyncResource
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
     from racer.abc import Origin
@@ -42,8 +45,8 @@ ANSWER_TIMEOUT: Final = 60.0
 IDLE_MOST: Final = 30.0
 IDLE_FOR_ONE_SHOT: Final = 5.0
 
-MAX_BODY: Final = 1 << 20
-"""Octets of a body that are read before its length is known; the URL's bound is far below."""
+MAX_BODY: Final = 64 * 1024
+"""Octets of a body that are read where its length is not known; no URL holds as much."""
 
 
 class Broker:
@@ -229,11 +232,15 @@ async def _whole_body(app: AppRequest) -> bytes:
     if isinstance(app.body, bytes):
         return app.body
     body = bytearray()
-    async for chunk in app.body:
-        body += chunk
-        if len(body) > MAX_BODY:
-            msg = f"a body of more than {MAX_BODY} octets does not fit into a URL"
-            raise LocalProtocolError(msg)
+    try:
+        async for chunk in app.body:
+            body += chunk
+            if len(body) > MAX_BODY:
+                msg = f"a body of more than {MAX_BODY} octets does not fit into a URL"
+                raise LocalProtocolError(msg)
+    finally:
+        if isinstance(app.body, AsyncGenerator):  # it may be left half-way
+            await close_by_force(cast("AsyncResource", app.body))
     return bytes(body)
 
 
