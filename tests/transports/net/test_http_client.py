@@ -296,3 +296,57 @@ def test_fields_of_one_connection_are_left_out() -> None:
         (b"Upgrade", b"x"), (b"Proxy-Authorization", b"x"), (b"Cookie", b"a=b"), (b"X-Own", b"1"),
     ]  # fmt: skip
     assert without_hop_fields(fields) == ((b"Cookie", b"a=b"), (b"X-Own", b"1"))
+
+
+def test_http2_holds_its_own_side_to_the_protocol() -> None:
+    client = http2_client()
+    client.begin(POST)
+    with pytest.raises(LocalProtocolError, match="begun before"):
+        client.begin(GET)
+    with pytest.raises(LocalProtocolError, match="longer"):
+        client.add_body(b"123456")
+    idle = http2_client()
+    assert idle.room == 0
+
+
+def test_http2_informs_before_it_answers() -> None:
+    client, server = http2_client(), Server()
+    server.hear(ask(client, GET))
+    for _ in range(8):
+        server.http.send_headers(1, [(":status", "103"), ("link", "</x>")])
+    client.receive_data(server.answer(1, b"x"))
+    assert [e.status for e in events_of(client) if isinstance(e, ResponseHead)] == [200]
+    client, server = http2_client(), Server()
+    server.hear(ask(client, GET))
+    for _ in range(9):
+        server.http.send_headers(1, [(":status", "103")])
+    with pytest.raises(RemoteProtocolError, match="more than 8 answers of 1xx"):
+        client.receive_data(server.http.data_to_send())
+
+
+def test_http2_that_breaks_off() -> None:
+    client, server = http2_client(), Server()
+    server.hear(ask(client, GET))
+    client.receive_data(server.answer(1, b"half", end=False))
+    assert [e for e in events_of(client) if isinstance(e, bytes)] == [b"half"]
+    client.receive_eof()
+    with pytest.raises(RemoteProtocolError, match="ended before"):
+        client.next_event()
+    assert not client.is_idle
+
+
+@pytest.mark.parametrize("make", [HTTP1Client, http2_client])
+@pytest.mark.parametrize(
+    "head",
+    [
+        RequestHead(method="GE T", authority="h", target="/"),
+        RequestHead(method="", authority="h", target="/"),
+        RequestHead(method="GET", authority="h\r\nX: 1", target="/"),
+        RequestHead(method="GET", authority="h", target="/ HTTP/1.1"),
+        RequestHead(method="GET", authority="h", target="/\u00e9"),
+        RequestHead(method="GET", authority="", target="/"),
+    ],
+)
+def test_heads_that_nobody_should_write(make: Any, head: RequestHead) -> None:
+    with pytest.raises(LocalProtocolError, match="cannot carry"):
+        make().begin(head)
