@@ -63,3 +63,14 @@ def test_every_case(failure: Failure) -> None:
         may = failure is Failure.LOST or (failure is Failure.ENDED and code not in REFUSES_MORE)
         assert verdict.repair is (may and (proven or replay_safe) and left == 1)
         assert verdict.proven is proven
+
+
+@pytest.mark.parametrize(("first_sent", "proven"), [(99.9, False), (100.0, True), (None, True)])
+def test_what_was_sent_before_a_welcome_that_executed_nothing_may_have_reached_an_earlier_process(
+    first_sent: float | None, proven: bool
+) -> None:
+    notice = Notice(EndCode.SHUTDOWN, 0.0, None)
+    assert (
+        is_proven(notice, stream=0, first_sent=first_sent, received=200.0, executed_from=100.0)
+        is proven
+    )

@@ -131,7 +131,11 @@ class Dial:
         first_sent = self.stream.unbind()
         if over.notice is not None:
             proven = is_proven(
-                over.notice, stream=number, first_sent=first_sent, received=over.received
+                over.notice,
+                stream=number,
+                first_sent=first_sent,
+                received=over.received,
+                executed_from=over.session.executed_from,
             )
         else:
             proven = first_sent is None or reason.may_have_reached is False

@@ -26,7 +26,14 @@ class Verdict(NamedTuple):
     proven: bool
 
 
-def is_proven(notice: Notice, *, stream: int, first_sent: float | None, received: float) -> bool:
+def is_proven(
+    notice: Notice,
+    *,
+    stream: int,
+    first_sent: float | None,
+    received: float,
+    executed_from: float = float("-inf"),
+) -> bool:
     """Return whether the target has got nothing of `stream` through the session, and never will.
 
     Args:
@@ -34,12 +41,15 @@ def is_proven(notice: Notice, *, stream: int, first_sent: float | None, received
         stream: its number in that session.
         first_sent: when an octet of it was first sent, elapsed clock; `None` if none was.
         received: when the notice came, elapsed clock.
+        executed_from: when the welcome came, elapsed clock, if it said that frames before it were not executed: an
+            earlier process may have executed those.
     """
     if first_sent is None:
         return True
     if notice.code is EndCode.UNKNOWN:
         return first_sent >= received - notice.known_for  # SPEC 16.2
-    return notice.last_stream is None or stream > notice.last_stream  # SPEC 16.3
+    is_above = notice.last_stream is None or stream > notice.last_stream
+    return is_above and first_sent >= executed_from  # SPEC 16.3
 
 
 def judge(

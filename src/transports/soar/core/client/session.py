@@ -70,6 +70,7 @@ class Session:
         intake: what its frames are about: the handles of its streams, its lease.
         activity: sending time of the newest question that had an authentic answer, elapsed clock (SPEC 14.2).
         session_idle: after how many seconds without activity it is retired.
+        executed_from: when the welcome came, elapsed clock, if frames before it were not executed (SPEC 16.3).
         is_blocked: whether something waits for a path to have room.
     """
 
@@ -85,6 +86,7 @@ class Session:
         "_started",
         "_status_key",
         "activity",
+        "executed_from",
         "generation",
         "intake",
         "is_blocked",
@@ -120,6 +122,7 @@ class Session:
         self.activity = now.elapsed
         self.session_idle = settings.session_idle
         self.is_blocked = False
+        self.executed_from = float("-inf")
         self._settings = settings
         self._paths = paths
         self._dice = dice
@@ -400,6 +403,7 @@ class Session:
         )
         self.packets.establish(terms.shards)
         if terms.early_refused:
+            self.executed_from = now.elapsed
             self.packets.take_back()
             self.table.lost(handshake.records)
         else:
