@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -369,6 +370,15 @@ async def test_a_file_that_cannot_be_used_fails_the_start(
         with pytest.raises(ConfigError, match="fronts: "):
             await transport.start(host)
         await transport.aclose()
+
+
+def test_what_a_lists_maintainer_should_know_is_logged(
+    cdn: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    """domainfront#18: a misspelt key."""
+    with caplog.at_level(logging.WARNING, "racer.fronting"):
+        Fronting(cdn.fronts("good", passthrupatterns=["*.example.com"]))
+    assert "'passthrupatterns'; did you mean 'passthroughpatterns'?" in caplog.text
 
 
 async def test_cancelled_anywhere_nothing_stays_open(cdn: Network) -> None:
