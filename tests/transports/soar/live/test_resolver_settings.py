@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import anyio
 import dns.resolver
 import pytest
 
 from tests.transports.soar.live.resolvers import HOST
 from tests.transports.soar.live.world import world
+from transports._net.udp import connect_datagrams
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
-    from anyio.abc import UDPSocket
+    from anyio.abc import UnreliableObjectStream
 
     from tests.transports.soar.live.conftest import Front
     from tests.transports.soar.live.resolvers import Resolver, Upstream
@@ -55,3 +54,29 @@ async def test_unbound_asked_over_a_connection(way: str, front: Front, upstream:
         await client.download(100_000)
         await client.upload(20_000)
         assert it.handshakes() == {"welcome": 1}
+
+
+async def test_the_machine_s_own_resolvers(
+    resolver_named: Callable[..., Resolver], upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no ports but 53, which is not ours to listen on: a hook leads from there to one that is."""
+    monkeypatch.setattr(dns.resolver, "Resolver", lambda configure: Configured())
+    resolver = resolver_named("unbound")
+    asked: list[tuple[str, int]] = []
+
+    async def dial_udp(address: str, port: int) -> UnreliableObjectStream[bytes]:
+        asked.append((address, port))
+        return await connect_datagrams(HOST, resolver.port)
+
+    async with world(upstream) as it, it.client(["system"], dial_udp=dial_udp) as client:
+        await client.echo()
+        await client.download(20_000)
+        assert it.handshakes() == {"welcome": 1}
+        assert set(client.soar.status().details) == {"udp://192.0.2.53", "udp://[2001:db8::53]"}
+    assert set(asked) == {("192.0.2.53", 53), ("2001:db8::53", 53)}
+
+
+class Configured:
+    """What dnspython reads from a system with two resolvers."""
+
+    nameservers = ("192.0.2.53", "2001:db8::53")
