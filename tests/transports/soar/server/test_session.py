@@ -669,3 +669,50 @@ def test_early_packets_that_are_not_to_be_executed_are_answered_all_the_same() -
     assert not desk.streams
     client.exchange(Response(b"none"), SYN, name_class=4)
     assert len(desk.streams) == 1
+
+
+def test_a_first_message_that_ends_what_it_began_leaves_nobody_waiting() -> None:
+    desk = Desk()
+    client = Script(desk, End(2, -1))
+    early = client.packet(kind=Kind.EARLY, may_park=True)
+    assert desk.ask(early.message) == []
+    client.shake()
+    assert desk.server.sids() == []
+    assert client.read(desk.said[-1][2]).payload is None
+    asked = client.packet()
+    (message,) = desk.ask(asked.message)
+    notice = client.notice(asked, message)
+    assert notice is not None
+    assert notice.code is EndCode.CLOSED
+
+
+def test_a_late_probe_of_a_session_that_ends_is_answered_empty() -> None:
+    desk, client = begin()
+    asked = client.packet(End(2, -1), form=Form.TXT)
+    (message,) = desk.ask(client.again(asked, qtype=QType.A))
+    assert client.read(message).payload is None
+    assert desk.server.sids() == []
+
+
+def test_what_was_executed_late_is_sealed_for_its_first_copy_that_can_carry_it() -> None:
+    """A copy that comes long after a probe isn't parked: it has waited its time."""
+    desk, client = begin()
+    asked = client.packet(form=Form.TXT, may_park=True)
+    desk.ask(client.again(asked, qtype=QType.A))
+    desk.wait(0.7)
+    (message,) = desk.ask(client.again(asked))
+    assert client.open(asked, message) is not None
+
+
+def test_a_number_that_is_lost_after_a_probe_carries_nothing_that_must_arrive() -> None:
+    desk, client = begin()
+    stream = client.open_stream()
+    asked = client.packet(form=Form.TXT)
+    desk.ask(client.again(asked, qtype=QType.A))
+    client.exchange(Lost((1,)))
+    stream.write(b"must arrive")
+    (message,) = desk.ask(client.again(asked))
+    said = client.open(asked, message)
+    assert said is not None
+    assert said.frames == []
+    assert data_of(client.exchange().frames) == b"must arrive"
