@@ -279,7 +279,7 @@ class HTTP1Connection:
 class _Body:
     """The body of one response; frees the connection as soon as its last byte is here."""
 
-    __slots__ = ("_connection", "_done", "_ended", "_rest", "_timeout")
+    __slots__ = ("_connection", "_done", "_ended", "_timeout")
 
     def __init__(
         self,
@@ -293,7 +293,6 @@ class _Body:
         self._timeout = timeout
         self._done = done
         self._ended = is_empty  # an upgraded connection is freed only when the response is closed
-        self._rest: bytes | None = None
 
     async def receive(self) -> bytes:
         while (data := self.receive_nowait()) is None:

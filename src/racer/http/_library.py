@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from racer.http._messages import Body, Response, Via
+    from racer.http._upgrade import SyncUpgraded
 
 __all__ = ("LIBRARIES", "Library", "installed", "library_of")
 
@@ -92,13 +93,20 @@ class Library:
             original=original,
         )
 
-    def response(self, response: Response, via: Via, stream: Any) -> Any:  # noqa: ANN401 - the library's
+    def response(
+        self,
+        response: Response,
+        via: Via,
+        stream: Any,  # noqa: ANN401 - the library's
+        network_stream: SyncUpgraded | None = None,
+    ) -> Any:  # noqa: ANN401 - the library's
         """Return one of our responses as the library's, its body read through `stream`."""
         extensions: dict[str, Any] = {"http_version": response.version, "racer": via}
         if response.reason or response.version != b"HTTP/2":
             extensions["reason_phrase"] = response.reason
         if response.stream is not None:
-            extensions["network_stream"] = response.stream
+            response.stream.translate = self.error
+            extensions["network_stream"] = network_stream or response.stream
         return self._response_class(
             response.status, headers=response.headers, stream=stream, extensions=extensions
         )

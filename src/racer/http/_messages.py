@@ -92,7 +92,7 @@ class Response:
         version: `HTTP/1.1`, `HTTP/1.0` or `HTTP/2`.
         headers: as received.
         body: to be read, and closed by whoever has the response.
-        stream: what `network_stream` gives for an upgraded connection; `None` elsewhere.
+        stream: what `network_stream` gives for an upgraded connection, an `Upgraded`; `None` elsewhere.
         original: the HTTP library's own response, where a guest gave one.
     """
 

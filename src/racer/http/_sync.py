@@ -15,6 +15,7 @@ from racer.http._library import installed, library_of
 from racer.http._loop_thread import loop_thread
 from racer.http._policy import RETRY_STATUSES
 from racer.http._transport import engine_of
+from racer.http._upgrade import SyncUpgraded
 
 if TYPE_CHECKING:
     import ssl
@@ -217,7 +218,9 @@ class _Call:
             dropped=answer.dropped,
             body=answer.response.body,
         )
-        return library.response(answer.response, answer.via, stream)
+        upgraded = answer.response.stream
+        network_stream = upgraded and SyncUpgraded(upgraded, self._thread)
+        return library.response(answer.response, answer.via, stream, network_stream)
 
     async def _send(self, request: Request) -> _Answer:
         response, via = await self._engine.send(request)
@@ -286,6 +289,7 @@ class _Answer:
         self.via = via
         self.chunks: list[bytes] = []
         self.ended = False
+        self.is_upgraded = response.stream is not None
         self.dropped: Callable[[Body], None] | None = None
         self.fault: Exception | None = None
 
@@ -348,6 +352,8 @@ class _Closer:
         self._answer = answer
 
     def __call__(self) -> None:
-        if not self._answer.ended and self._thread.is_here:
-            self._answer.ended = True
-            self._thread.call(self._answer.close)
+        answer = self._answer
+        # What was read to its end has freed its connection already, but for an upgraded one.
+        if (not answer.ended or answer.is_upgraded) and self._thread.is_here:
+            answer.ended, answer.is_upgraded = True, False
+            self._thread.call(answer.close)

@@ -12,9 +12,12 @@ from anyio.streams.tls import TLSAttribute
 from racer.http2._fault import BROKEN, Fault
 
 if TYPE_CHECKING:
-    from racer._connection import Connection
+    from collections.abc import Callable
 
-__all__ = ("Upgraded",)
+    from racer._connection import Connection
+    from racer.http._loop_thread import LoopThread
+
+__all__ = ("SyncUpgraded", "Upgraded")
 
 _ATTRIBUTES = {
     "client_addr": SocketAttribute.local_address,
@@ -28,10 +31,14 @@ class Upgraded:
     """The bytes of an upgraded connection, by the names that httpx's network streams have.
 
     The response owns the connection: closing either closes it.
+
+    Attributes:
+        translate: makes the HTTP library's error of a fault; set by who knows the library.
     """
 
     def __init__(self, connection: Connection, leading: bytes) -> None:
         """Begin with the bytes that came behind the response's head."""
+        self.translate: Callable[[Fault], Exception] = lambda fault: fault
         self._connection = connection
         self._leading = bytes(leading)
 
@@ -39,7 +46,7 @@ class Upgraded:
         """Return at most `max_bytes`; empty at the end.
 
         Raises:
-            Fault: the connection broke, or nothing came in `timeout` seconds.
+            Exception: the library's `ReadError`, or `ReadTimeout` after `timeout` seconds.
         """
         if self._leading:
             data, self._leading = self._leading[:max_bytes], self._leading[max_bytes:]
@@ -50,15 +57,14 @@ class Upgraded:
             except anyio.EndOfStream:
                 return b""
             except BROKEN as exc:
-                raise Fault("ReadError", "the connection broke") from exc
-        msg = "nothing came in time"
-        raise Fault("ReadTimeout", msg)
+                raise self._error("ReadError", "the connection broke", exc) from exc
+        raise self._error("ReadTimeout", "nothing came in time")
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of `buffer`.
 
         Raises:
-            Fault: the connection broke, or did not take it in `timeout` seconds.
+            Exception: the library's `WriteError`, or `WriteTimeout` after `timeout` seconds.
         """
         if not buffer:
             return
@@ -66,10 +72,14 @@ class Upgraded:
             try:
                 await self._connection.send(buffer)
             except BROKEN as exc:
-                raise Fault("WriteError", "the connection broke") from exc
+                raise self._error("WriteError", "the connection broke", exc) from exc
             return
-        msg = "the peer took nothing in time"
-        raise Fault("WriteTimeout", msg)
+        raise self._error("WriteTimeout", "the peer took nothing in time")
+
+    def _error(self, kind: str, message: str, cause: Exception | None = None) -> Exception:
+        fault = Fault(kind, message)
+        fault.__cause__ = cause
+        return self.translate(fault.of(self._connection.transport_name))
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -80,6 +90,31 @@ class Upgraded:
         """Return what the stream says about itself; `None` for what it does not know."""
         attribute = _ATTRIBUTES.get(info)
         return None if attribute is None else self._connection.extra(attribute, None)
+
+
+class SyncUpgraded:
+    """The same for threads."""
+
+    def __init__(self, upgraded: Upgraded, thread: LoopThread) -> None:
+        """Say on which loop it lives."""
+        self._upgraded = upgraded
+        self._thread = thread
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Return at most `max_bytes`; empty at the end."""
+        return self._thread.call(self._upgraded.read, max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of `buffer`."""
+        self._thread.call(self._upgraded.write, buffer, timeout)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._thread.call(self._upgraded.aclose)
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpx's network streams have it
+        """Return what the stream says about itself; `None` for what it does not know."""
+        return self._upgraded.get_extra_info(info)
 
 
 def _deadline(timeout: float | None) -> float:

@@ -363,7 +363,7 @@ async def test_n1_k8_a_bug_in_one_transport_is_its_own(
 ) -> None:
     async with Origin(answers(200)) as origin:
         late = Entrant(MemoryWay("b", origin), start_delay=1.0)
-        ways = [ScriptedTransport("buggy", script), late]
+        ways: list[Any] = [ScriptedTransport("buggy", script), late]
         async with Web(entrants=ways) as web:
             assert (await web.post(content=b"x")).status_code == 200
     assert "'buggy' crashed" in caplog.text
