@@ -1,0 +1,137 @@
+"""Which resolvers are asked, over what, and what an option of them may say."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import dns.resolver
+import pytest
+
+from racer.errors import ConfigError, ErrorType, NetworkError
+from transports._net.resolver_urls import ResolverURL
+from transports.soar._ways import MAX_PATHS, checked_resolvers, make_ways, system_resolvers
+from transports.soar.carriers.https import HTTPSCarrier
+from transports.soar.carriers.streams import StreamCarrier
+from transports.soar.carriers.udp import UDPCarrier
+
+if TYPE_CHECKING:
+    from transports.soar._ways import Way
+
+URLS = ("udp://192.0.2.1", "tcp://192.0.2.1", "tls://dns.example", "https://dns.example/a-secret")
+
+
+def ways(*urls: str, zones: tuple[str, ...] = ("t.example",)) -> list[Way]:
+    resolvers = [ResolverURL.parse(url) for url in urls]
+    return make_ways(resolvers, zones=zones, tls=None, dial_tcp=None, dial_udp=None)
+
+
+def test_each_scheme_has_its_carrier() -> None:
+    made = ways(*URLS)
+    assert [type(way.carrier) for way in made] == [
+        UDPCarrier,
+        StreamCarrier,
+        StreamCarrier,
+        HTTPSCarrier,
+    ]
+    assert [way.datagram for way in made] == [True, False, False, False]
+    assert [way.label for way in made] == [
+        "udp://192.0.2.1",
+        "tcp://192.0.2.1",
+        "tls://dns.example",
+        "https://dns.example",  # the path may be an account's
+    ]
+
+
+def test_every_resolver_is_asked_for_every_zone() -> None:
+    made = ways("udp://192.0.2.1", "udp://192.0.2.2", zones=("a.example", "b.example"))
+    assert [(way.zone, way.label) for way in made] == [
+        (0, "udp://192.0.2.1 for a.example"),
+        (0, "udp://192.0.2.2 for a.example"),
+        (1, "udp://192.0.2.1 for b.example"),
+        (1, "udp://192.0.2.2 for b.example"),
+    ]
+
+
+def test_no_two_ways_are_called_the_same() -> None:
+    made = ways("https://dns.example/one", "https://dns.example/two")
+    assert [way.label for way in made] == ["https://dns.example", "https://dns.example (2)"]
+
+
+def test_there_are_only_so_many_paths() -> None:
+    assert len(ways(*(f"udp://192.0.2.{n}" for n in range(20)))) == MAX_PATHS
+
+
+@pytest.mark.parametrize(
+    ("given", "zones", "words"),
+    [
+        ("udp://192.0.2.1", 1, "resolvers must be a list of 1 to 16 URLs"),
+        ([], 1, "resolvers must be a list of 1 to 16 URLs"),
+        (["system"] * 17, 1, "resolvers must be a list of 1 to 16 URLs"),
+        ([53], 1, r"resolvers\[0\] must be a text, not int"),
+        (["system", "192.0.2.1"], 1, r"resolvers\[1\]='192.0.2.1': not 'system', nor a URL"),
+        (["udp://"], 1, r"resolvers\[0\] \(udp://\): the host is missing"),
+        (["system", "system"], 1, r"resolvers\[1\]: stands in the list already"),
+        (["udp://[::1]", "udp://[::1]:53"], 1, r"resolvers\[1\]: stands in the list already"),
+        ([f"udp://192.0.2.{n}" for n in range(9)], 2, "which makes 18 paths; at most 16"),
+    ],
+)
+def test_a_wrong_resolver_is_told(given: Any, zones: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        checked_resolvers(given, zones=zones)
+
+
+def test_right_resolvers_are_taken() -> None:
+    found = checked_resolvers(["system", "udp://192.0.2.1"], zones=8)
+    assert found == (None, ResolverURL.parse("udp://192.0.2.1"))
+
+
+def system(monkeypatch: pytest.MonkeyPatch, servers: list[Any] | Exception) -> None:
+    class Resolver:
+        def __init__(self, *, configure: bool) -> None:
+            if isinstance(servers, Exception):
+                raise servers
+            self.nameservers = servers
+
+    monkeypatch.setattr(dns.resolver, "Resolver", Resolver)
+
+
+def test_the_systems_resolvers_are_the_first_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    system(monkeypatch, ["192.0.2.1", "2001:db8::1", "192.0.2.1", "192.0.2.4"])
+    assert [str(url) for url in system_resolvers()] == ["udp://192.0.2.1", "udp://[2001:db8::1]"]
+
+
+@pytest.mark.parametrize("servers", [[], dns.resolver.NoResolverConfiguration()], ids=str)
+def test_a_machine_without_resolvers_says_so(
+    monkeypatch: pytest.MonkeyPatch, servers: list[Any] | Exception
+) -> None:
+    system(monkeypatch, servers)
+    with pytest.raises(NetworkError, match="this machine") as caught:
+        system_resolvers()
+    assert caught.value.error_type is ErrorType.DNS_FAILURE
+
+
+def test_what_a_client_does_not_need_is_not_loaded() -> None:
+    """A program that is started for one dial waits for every import."""
+    program = (
+        "import sys, transports.soar as s; "
+        "s.Soar(domain='t.example', server_key=s.generate_key().public.to_text(), resolvers=['udp://192.0.2.1']); "
+        "late = ('dns', 'h2', 'httpx', 'transports.soar._server', 'transports.soar.core.server', "
+        "'transports._net.http_client'); "
+        "print([m for m in late if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def test_an_encrypted_resolver_takes_the_context_that_is_given() -> None:
+    context = ssl.create_default_context()
+    resolver = ResolverURL.parse("tls://dns.example")
+    (way,) = make_ways(
+        [resolver], zones=("t.example",), tls=context, dial_tcp=None, dial_udp=None
+    )
+    assert isinstance(way.carrier, StreamCarrier)
