@@ -159,6 +159,48 @@ def _run_sync(library: Any, protocol: str, route: str, guests: list[Guest]) -> N
             ]
 
 
+@LIBRARIES
+@PROTOCOLS
+async def test_through_soar(library: Any, protocol: str) -> None:
+    """The last resort carries it too: HTTP over TLS over a stream inside DNS."""
+    from transports.soar import Soar, SoarServer, generate_key
+
+    alpn = ("h2", "http/1.1") if protocol == "HTTP/2" else ("http/1.1",)
+    key = generate_key()
+    async with Origin(answer, tls=True, alpn=alpn) as origin:
+        await origin.listen()
+        url = f"https://localhost:{origin.port}/"
+        async with SoarServer(
+            domain="t.example.com",
+            key=key,
+            host="127.0.0.2",  # its own address is one that it never connects to
+            allow=["127.0.0.1/32", "localhost"],
+            ports=[origin.port],
+            uptime=100.0,
+        ) as server:
+            host, port = server.address[:2]
+            soar = Soar(
+                domain="t.example.com",
+                server_key=key.public.to_text(),
+                resolvers=[f"udp://{host}:{port}"],
+            )
+            async with (
+                Dialer([soar]) as dialer,
+                library.AsyncClient(
+                    transport=RacerTransport(dialer, ssl_context=client_tls()), timeout=30.0
+                ) as client,
+            ):
+                response = await client.get(url)
+                assert (response.text, response.http_version) == ("hello", protocol)
+                assert response.extensions["racer"].transport_name == "soar"
+                body = BODY[:20_000]
+                assert (await client.post(url + "echo", content=body)).content == body
+                async with client.stream("GET", url + "events") as events:
+                    assert len([line async for line in events.aiter_lines() if line]) == 3
+                assert (await client.get(url)).extensions["racer"].reused
+                assert origin.connections == 1
+
+
 @PROTOCOLS
 async def test_a_certificate_for_somebody_else_is_no_connection(protocol: str) -> None:
     async with Origin(tls=True) as origin, Dialer([Way("direct", await origin.listen())]) as dialer:
