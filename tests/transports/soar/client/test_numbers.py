@@ -74,15 +74,15 @@ def test_a_report_has_at_most_32_entries() -> None:
 
 
 def test_far_above_the_confirmed_floor_only_polls_go_out_and_then_nothing() -> None:
-    numbers = taken(MOST_OUTSTANDING - 1025)
+    numbers = taken(MOST_OUTSTANDING - 4097)
     assert not numbers.is_full
     numbers.take()
     assert numbers.is_full
     assert not numbers.is_exhausted
-    for _ in range(1024):
+    for _ in range(4096):
         numbers.take()
     assert numbers.is_exhausted
-    numbers.told(2000, ())
+    numbers.told(5000, ())
     assert not numbers.is_full
 
 

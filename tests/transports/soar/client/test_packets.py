@@ -6,6 +6,7 @@ import pytest
 
 from tests.transports.soar.client.peer import RTT, Asked, Echo, Rig
 from transports.soar.core.client.numbers import MOST_OUTSTANDING
+from transports.soar.core.client.states import SessionState
 from transports.soar.core.crypto import Kind
 from transports.soar.core.streams.frames import Floor, Lost, MaxStreamData, Opened, StreamData
 
@@ -125,9 +126,13 @@ def test_far_above_the_floor_nothing_is_sent_but_polls_and_then_nothing() -> Non
     dial.stream.write(b"x")
     rig.time += 1.0
     assert all(each.may_park for each in rig.send())
+    session = rig.sessions[0]
     numbers.confirmed = numbers.next - MOST_OUTSTANDING
-    rig.sessions[0].packets.parked = 0
+    session.packets.parked = 0
     assert rig.send() == []
+    session.packets.outstanding = 0
+    rig.send()
+    assert session.state is SessionState.LOST
 
 
 def test_news_of_losses_leaves_room_for_what_was_lost() -> None:
@@ -142,6 +147,33 @@ def test_news_of_losses_leaves_room_for_what_was_lost() -> None:
     assert sum(bool(each.of(Lost)) for each in again) > 2
     octets = {frame.offset: frame.data for each in again for frame in each.of(StreamData)}
     assert b"".join(octets[offset] for offset in sorted(octets)) == b"0123456789" * 8
+
+
+def test_many_losses_are_told_at_once_however_idle_the_stream_is() -> None:
+    rig = Rig()
+    rig.dialed()
+    echo = Echo(rig)
+    echo.said.add(0)
+    rig.run(20.0, echo)
+    numbers = rig.sessions[0].packets.numbers
+    for _ in range(200):
+        rig.peer.halves[rig.log[0][1].sid].highest = numbers.next
+        number = numbers.take()
+        numbers.lost(number)
+    seals = rig.sessions[0].packets._seals
+    assert seals is not None
+    seals.next_number = numbers.next
+    began = rig.time
+    rig.run(began + 2.0, rig.peer.answer)
+    named = {
+        each.number - delta
+        for at, each in rig.log
+        for frame in each.of(Lost)
+        for delta in frame.deltas
+        if at >= began
+    }
+    assert len(named) >= 200
+    assert numbers.floor == numbers.next
 
 
 def test_a_server_that_is_heard_gets_what_was_held_back() -> None:

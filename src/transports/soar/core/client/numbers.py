@@ -17,8 +17,8 @@ MOST_REPORTS: Final = 32
 MOST_NUMBERS: Final = 1 << 32
 """How many packets a session sends before it takes no new stream (SPEC 14.7)."""
 
-# What only polls may use: without them nothing could be reported, and the floor would stay.
-_RESERVE: Final = 1024
+# What only polls may use, a few at a time: without them nothing could be reported, and the floor would stay for ever.
+_RESERVE: Final = 4096
 
 
 class PacketNumbers:
@@ -57,6 +57,11 @@ class PacketNumbers:
     def has_reports(self) -> bool:
         """Whether there are losses that the server has not been told of."""
         return bool(self._to_report)
+
+    @property
+    def to_report(self) -> int:
+        """How many there are, about."""
+        return len(self._to_report)
 
     def take(self) -> int:
         """Return the next number; it is then outstanding."""

@@ -33,6 +33,10 @@ _PING: Final = bytes((FrameType.PING,))
 _FLOOR_EVERY: Final = 16  # packets that are full of other things
 _SHORT_ROOM: Final = 14  # octets of frames in a name of one label
 _MOST_SHORT: Final = 32  # names of one label that are used up to where a long one would do
+_MOST_WHEN_FULL: Final = (
+    4  # questions out while the server's floor is far behind, so that numbers last
+)
+_REPORTS_IN_A_POLL: Final = 4
 _LEAST_FOR_FRAMES: Final = 8
 _ANY_SHARD: Final = 32
 
@@ -157,8 +161,13 @@ class Packets:
                 parked=self.parked,
                 window=sum(int(path.window.size) for path in self._usable()),
             )
+            if self.numbers.has_reports:
+                # The server sends anew what it is told was lost, and not before.
+                wanted = max(wanted, 1 + self.numbers.to_report // _REPORTS_IN_A_POLL)
             if wanted <= 0 and self._is_unheard(now.awake):
                 wanted = 1  # two a second are the evidence that a session is lost, or find out that it isn't
+            if self.numbers.is_full:
+                wanted = min(wanted, _MOST_WHEN_FULL - self.outstanding)
             if wanted > 0:
                 blocked = not self._send_polls(now, wanted) or blocked
         elif (

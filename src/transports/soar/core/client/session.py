@@ -371,6 +371,8 @@ class Session:
     def _silent_at(self) -> float | None:
         if self._handshake is not None:
             return self._handshake.began_at + HANDSHAKE_S
+        if self.packets.numbers.is_exhausted and not self.packets.outstanding:
+            return float("-inf")  # nothing can be asked any more, so nothing will be heard
         return self._liveness.deadline(is_established=self.intake.connected > 0)
 
     def _grow(self, now: Instant) -> None:
