@@ -11,6 +11,7 @@ from transports.soar.core.streams.frames import RefusalReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.transports.soar.sim.pace import Paces
     from tests.transports.soar.sim.world import World
     from transports.soar.core.streams.frames import ResetCode
 
@@ -47,13 +48,17 @@ class Origin:
     """All targets of a world; their names say what they do.
 
     `echo-KEY`, `get-N-KEY` (N octets of that text at once), `put-N-KEY` (takes N, answers with one octet),
-    `refuse-KEY`, `unreachable-KEY`, `silent-KEY`, `slow-MS-KEY` (echoes after so many ms), each with `.test`.
+    `refuse-KEY`, `unreachable-KEY` (never connected), `silent-KEY` (never says anything), `slow-MS-KEY` (echoes after so many ms), `push-MS-KEY` (says 100 octets so many ms after the connect), each with `.test`.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, paces: Paces) -> None:
         self.visits: list[Visit] = []
         self.received = 0
+        self.paces = paces
         self._world = world
+
+    def later(self, delay: float, action: Callable[[], None]) -> None:
+        self._world.after(delay, action)
 
     def connect(
         self, connection: Connection, name: str, touched: Callable[[], None]
@@ -70,7 +75,7 @@ class Origin:
         if name.startswith("unreachable"):
             return None
         slow = re.match(r"slow-(\d+)", name)
-        target = Target(self, connection, name)
+        target = Target(self, connection, name, touched)
         delay = int(slow[1]) / 1000 if slow else CONNECT
 
         def arrive() -> None:
@@ -89,13 +94,17 @@ class Origin:
 class Target:
     """One connection to a target."""
 
-    def __init__(self, origin: Origin, connection: Connection, name: str) -> None:
+    def __init__(
+        self, origin: Origin, connection: Connection, name: str, touched: Callable[[], None]
+    ) -> None:
         self.visit = Visit(0.0, name)
         self.gone = False
         self._origin = origin
         self._connection = connection
         self._connected = False
         self._kind, *rest = name.removesuffix(".test").split("-")
+        self._rest = rest
+        self._touched = touched
         self._give = self._given = self._key = self._take = 0
         self._checker: Checker | None = None
         self._pending = b""
@@ -108,6 +117,8 @@ class Target:
 
     def start(self) -> None:
         self._connected = True
+        if self._kind == "push":
+            self._origin.later(int(self._rest[0]) / 1000, self._push)
         self.readable()
         self.writable()
 
@@ -123,6 +134,7 @@ class Target:
                 break
             self.visit.first = self.visit.first or data[:64]
             self._origin.received += len(data)
+            self._origin.paces.note(self.visit.name)
             if self._checker is not None:
                 self._checker.take(data)
                 if self._checker.octets == self._take:
@@ -144,6 +156,12 @@ class Target:
             self._given += length
         if self._kind == "get" and self._given == self._give:
             self._finish()
+
+    def _push(self) -> None:
+        if not self.gone:
+            self._connection.write(bytes(100))
+            self._finish()
+            self._touched()
 
     def _finish(self) -> None:
         if not self._ended:

@@ -13,6 +13,7 @@ __all__ = (
     "DNSMASQ",
     "KNOT",
     "KNOT_FORWARDER",
+    "OLD",
     "PLAIN",
     "POWERDNS",
     "UNBOUND",
@@ -49,6 +50,8 @@ class Quirks:
         throttles: so many silent questions in a row make it fail everything for `throttled` seconds.
         limits_plain: answers without EDNS are cut at 512.
         passes_edns: the client's own EDNS goes upstream.
+        knows_edns: an old one without it asks, and answers, in 512 octets.
+        longest_name: octets of the longest name that passes.
     """
 
     name: str
@@ -70,6 +73,8 @@ class Quirks:
     throttled: float = 60.0
     limits_plain: bool = True
     passes_edns: bool = False
+    knows_edns: bool = True
+    longest_name: int = 255
 
     def __str__(self) -> str:
         return self.name
@@ -141,4 +146,5 @@ KNOT_FORWARDER = Quirks(
     throttles=1,
     throttled=5.0,
 )
+OLD = Quirks(name="old", gives_up=10.0, knows_edns=False, longest_name=101)
 ALL = (UNBOUND, BIND, KNOT, POWERDNS, DNSMASQ)

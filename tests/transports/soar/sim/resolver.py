@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.transports.soar.sim.dns import SOA, Message, Query, name_labels, reply
@@ -97,8 +98,10 @@ class Resolver:
         if not self.alive:
             return
         query = Query.from_wire(message)
-        if query is None:
+        if query is None or len(query.name) > self.quirks.longest_name:
             return
+        if not self.quirks.knows_edns:
+            query = replace(query, edns=None)
         if self._world.time < self._throttled_until:
             self.failed += 1
             self._tell(client, reply(query, rcode=SERVFAIL))
@@ -168,7 +171,9 @@ class Resolver:
         while identity in self._by_id:
             identity = self._dice.randrange(65536)
         edns: int | None = query.edns if self.quirks.passes_edns else 1232
-        if job.attempt == 1 and self.quirks.second_edns:
+        if not self.quirks.knows_edns:
+            edns = None
+        elif job.attempt == 1 and self.quirks.second_edns:
             edns = self.quirks.second_edns
         job.current = Query(identity, name, qtype, edns)
         self._by_id[identity] = job

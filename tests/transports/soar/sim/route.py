@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 from dataclasses import replace
@@ -100,10 +101,16 @@ class Forger:
     """Sees every question on the client's link, and answers before the truth can."""
 
     def __init__(
-        self, route: Route, world: World, kinds: tuple[str, ...], *, share: float = 1.0
+        self,
+        route: Route,
+        world: World,
+        kinds: tuple[str, ...],
+        *,
+        inject: Callable[[Hashable, bytes], None],
+        share: float = 1.0,
     ) -> None:
         self.forged = 0
-        self._route = route
+        self._inject = inject
         self._world = world
         self._dice = world.dice(f"forger {route.name}")
         self._kinds = kinds
@@ -115,7 +122,7 @@ class Forger:
             return
         forged = self._forge(query, self._dice.choice(self._kinds))
         self.forged += 1
-        self._world.after(0.001, lambda: self._route._to_client(client, forged))
+        self._world.after(0.001, lambda: self._inject(client, forged))
 
     def _forge(self, query: Query, kind: str) -> bytes:
         rcodes = {
@@ -130,6 +137,8 @@ class Forger:
             return reply(query, rcode=rcodes[kind])
         if kind == "truncated":
             return reply(query, truncated=True)
+        if kind == "notice":
+            return _with_soa(query, self._dice.randbytes(23))
         octets = self._dice.randbytes(self._dice.randrange(20, 300))
         if kind == "noise":
             return reply(query)[: self._dice.randrange(12, 60)] + octets
@@ -139,3 +148,13 @@ class Forger:
         record = b"\xc0\x0c" + struct.pack("!HHIH", rtype, 1, 0, len(rdata)) + rdata
         head = struct.pack("!HHHHHH", query.id, 0x8180, 1, 1, 0, 0)
         return head + query.name + struct.pack("!HH", query.qtype, 1) + record
+
+
+def _with_soa(query: Query, octets: bytes) -> bytes:
+    """Return NXDOMAIN with `octets` where a notice has them (SPEC 15.4)."""
+    label = base64.b32encode(octets).rstrip(b"=").lower()
+    names = bytes([len(label)]) + label + b"\xc0\x0c" + b"\0"
+    rdata = names + bytes(20)
+    record = b"\xc0\x0c" + struct.pack("!HHIH", SOA, 1, 0, len(rdata)) + rdata
+    head = struct.pack("!HHHHHH", query.id, 0x8583, 1, 0, 1, 0)
+    return head + query.name + struct.pack("!HH", query.qtype, 1) + record

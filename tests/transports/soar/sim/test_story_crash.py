@@ -1,0 +1,170 @@
+"""A server that crashes at every point of a dial, and comes back half a second later (scenario 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.transports.soar.sim import quirks as kinds
+from tests.transports.soar.sim.link import Weather
+from tests.transports.soar.sim.simulation import Simulation
+from tests.transports.soar.sim.story import Story, Way
+from transports.soar.core.client.reasons import Failure
+
+if TYPE_CHECKING:
+    from tests.transports.soar.sim.flow import Flow
+
+RTT = 0.070
+CONNECT = 0.002
+AWAY = 0.5
+REPEATING = (kinds.PLAIN, kinds.UNBOUND, kinds.KNOT)
+
+# Seconds after the dial: its opening reaches the server at 35 ms, and the target at 37, when the answer leaves.
+MOMENTS = {"before it came": 0.030, "accepted": 0.036, "connected": 0.038, "answered": 0.060}
+
+
+def crash_and_return(simulation: Simulation, after: float) -> None:
+    simulation.world.after(after, simulation.server.crash)
+    simulation.world.after(after + AWAY, simulation.server.start)
+
+
+def met(simulation: Simulation, flow: Flow) -> int:
+    return sum(visit.name == flow.target for visit in simulation.server.origin.visits)
+
+
+@pytest.mark.parametrize("quirks", REPEATING, ids=str)
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_dial_on_a_session_whose_server_crashes(
+    moment: str, safe: bool, quirks: kinds.Quirks
+) -> None:
+    """Copies that the resolver makes meanwhile reach the new process: it cannot tell what the old one did."""
+    simulation = Simulation(Story(ways=(Way(resolver=quirks),)))
+    client = simulation.client
+    simulation.finish(client.dial("echo-0.test", 5))
+    simulation.rest(5.0)
+    crash_and_return(simulation, MOMENTS[moment])
+    if moment == "connected":
+        # What the server said last is lost, so that nobody but the target knows.
+        down = simulation.routes[0].far_down
+        simulation.world.after(0.0365, lambda: setattr(down, "weather", Weather(down=True)))
+        simulation.world.after(AWAY, lambda: setattr(down, "weather", Weather(delay=0.025)))
+    flow = simulation.finish(client.dial("echo-1.test", 5, replay_safe=safe), 30.0)
+    reached = moment in ("connected", "answered")
+    if moment == "answered":
+        assert flow.opened == pytest.approx(flow.began + RTT + CONNECT)
+        assert flow.error.failure is Failure.LOST
+        assert met(simulation, flow) == 1
+    elif safe:
+        assert flow.succeeded
+        assert [repair.proven for repair in flow.repairs] == [False]
+        assert met(simulation, flow) == 1 + reached
+    else:
+        assert flow.error.failure is Failure.LOST
+        assert flow.error.may_have_reached
+        assert met(simulation, flow) == reached
+    simulation.check(may=frozenset({Failure.LOST}))
+
+
+@pytest.mark.parametrize("quirks", REPEATING, ids=str)
+@pytest.mark.parametrize("step", range(0, 48, 3))
+def test_a_handshake_whose_server_crashes_at_any_moment(step: int, quirks: kinds.Quirks) -> None:
+    simulation = Simulation(Story(ways=(Way(resolver=quirks),)))
+    client = simulation.client
+    crash_and_return(simulation, 0.030 + step / 1000)
+    safe = client.dial("echo-1.test", 5, eager=True)
+    unsafe = client.dial("echo-2.test", 5, eager=True, replay_safe=False)
+    simulation.finish(safe, 60.0)
+    simulation.finish(unsafe, 60.0)
+    was_open = safe.opened is not None and safe.opened - 0.035 < 0.030 + step / 1000
+    assert safe.succeeded or (was_open and safe.error.failure is Failure.LOST)
+    assert unsafe.succeeded or unsafe.error.failure is Failure.LOST
+    simulation.check(may=frozenset({Failure.LOST}))
+
+
+def test_streams_in_flight_fail_at_once_and_later_dials_find_a_new_session() -> None:
+    simulation = Simulation(Story(ways=(Way(resolver=kinds.PLAIN),)))
+    client = simulation.client
+    load = client.dial("get-900000-1.test", 900_000)
+    idle = client.dial("silent-2.test")
+    simulation.until(lambda: load.received > 50_000 and idle.opened is not None)
+    simulation.server.crash()
+    simulation.server.start()
+    at = simulation.world.time
+    simulation.finish(load, 5.0)
+    simulation.finish(idle, 5.0)
+    assert load.ended == idle.ended
+    assert load.ended is not None
+    assert load.ended - at <= RTT + 0.001
+    assert {load.error.failure, idle.error.failure} == {Failure.LOST}
+    assert simulation.finish(client.dial("echo-3.test", 5)).succeeded
+    simulation.check(may=frozenset({Failure.LOST}))
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_a_dial_after_the_restart_is_repaired_with_proof(safe: bool) -> None:
+    simulation = Simulation(Story(ways=(Way(resolver=kinds.PLAIN),)))
+    client = simulation.client
+    simulation.finish(client.dial("echo-0.test", 5))
+    simulation.rest(5.0)
+    simulation.server.crash()
+    simulation.server.start()
+    simulation.rest(1.0)
+    flow = simulation.finish(client.dial("echo-1.test", 5, replay_safe=safe))
+    assert flow.succeeded
+    assert [repair.proven for repair in flow.repairs] == [True]
+    # A notice, a handshake whose frames a young server does not execute, the opening.
+    assert flow.opened == pytest.approx(flow.began + 3 * RTT + CONNECT)
+    simulation.check(may=frozenset())
+
+
+def test_fifty_dials_on_a_lost_session_share_one_handshake_and_each_is_repaired_once() -> None:
+    simulation = Simulation(Story(ways=(Way(resolver=kinds.UNBOUND),)))
+    client = simulation.client
+    simulation.finish(client.dial("echo-0.test", 5))
+    simulation.rest(5.0)
+    simulation.server.crash()
+    simulation.server.start()
+    simulation.rest(1.0)
+    flows = [client.dial(f"echo-{number}.test", 5, replay_safe=False) for number in range(1, 51)]
+    for flow in flows:
+        simulation.finish(flow)
+        assert flow.succeeded
+        assert [repair.proven for repair in flow.repairs] == [True]
+    assert len(client.handshakes) == 2
+    simulation.check(may=frozenset())
+
+
+def test_a_second_loss_fails_the_dial() -> None:
+    simulation = Simulation(Story(ways=(Way(resolver=kinds.PLAIN),)))
+    client = simulation.client
+    simulation.finish(client.dial("echo-0.test", 5))
+    simulation.rest(5.0)
+    simulation.server.crash()
+    simulation.server.start()
+    simulation.rest(1.0)
+    flow = client.dial("echo-1.test", 5)
+    simulation.until(lambda: len(client.handshakes) == 2)
+    assert flow.opened is None
+    simulation.server.crash()
+    simulation.server.start()
+    simulation.finish(flow)
+    assert flow.error.failure is Failure.LOST
+    assert len(flow.repairs) == 1
+    simulation.check(may=frozenset({Failure.LOST}))
+
+
+def test_a_server_that_restarts_between_two_welcomes_costs_one_of_the_sessions() -> None:
+    """The first message went over two resolvers: the crash took the session that one copy made."""
+    slow = Way(resolver=kinds.PLAIN, far=Weather(delay=0.100))
+    simulation = Simulation(Story(ways=(Way(resolver=kinds.PLAIN), slow)))
+    client = simulation.client
+    simulation.world.after(0.036, simulation.server.crash)
+    simulation.world.after(0.060, simulation.server.start)
+    flow = simulation.finish(client.dial("echo-1.test", 5), 60.0)
+    assert flow.succeeded
+    simulation.rest(20.0)
+    status = simulation.server.running.status(simulation.server.clock.now())
+    assert len(status.sessions) == 1
+    simulation.check(may=frozenset())
