@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
@@ -77,6 +78,7 @@ class Engine:
             msg = "http1=False and http2=False leave no protocol"
             raise ConfigError(msg)
         self.memory = RouteMemory()
+        self._limits = limits
         self.pool = Pool(limits, self.memory, self._may_multiplex)
         self.retry_statuses = retry_statuses
         self.tag = tag
@@ -91,7 +93,7 @@ class Engine:
             ssl_context.set_alpn_protocols(list(self._alpn))
             self._tls, self._alpn = ssl_context, ()
         self._targets: OrderedDict[Origin, Target] = OrderedDict()
-        self._sweeping = False
+        self._guarded: set[Pool] = set()
         self._closed = False
 
     def _may_multiplex(self, origin: Origin) -> bool:
@@ -107,7 +109,9 @@ class Engine:
         if self._closed:
             msg = "this transport is closed; make a new one"
             raise DialerClosed(msg)
-        return await Exchange(self, await self.dialer(), request).run()
+        dialer = await self.dialer()
+        dialer.host.check()
+        return await Exchange(self, dialer, request).run()
 
     async def dialer(self) -> Dialer:
         """Return who races: the one given, or the running loop's default."""
@@ -115,6 +119,8 @@ class Engine:
             return self._given
         if self._dialer is None or not self._dialer.is_usable:
             self._dialer = await default_dialer()
+            # What an earlier loop's dialer won has ended with that loop.
+            self.pool = Pool(self._limits, self.memory, self._may_multiplex)
         return self._dialer
 
     def target(self, origin: Origin) -> Target:
@@ -141,48 +147,59 @@ class Engine:
         """Return what more a stream has to show than TLS: HTTP/2, where nothing else may be spoken."""
         return _demand_http2 if origin.scheme == "https" and not self._http1 else None
 
-    def adopt(self, finisher: Finisher, permit: Permit, dialer: Dialer) -> Entry:
+    def adopt(self, finisher: Finisher, permit: Permit, dialer: Dialer, pool: Pool) -> Entry:
         """Return the pool's entry of what a race gave; synchronous, so that it always has one owner."""
         try:
-            connection = self._speaking(finisher, permit.origin, dialer)
+            connection = self._speaking(finisher, permit.origin, dialer, pool)
         except BaseException:
             finisher.abort()
             raise
-        return self.pool.add(permit, connection, anyio.current_time())
+        return pool.add(permit, connection, anyio.current_time())
 
-    def _speaking(self, finisher: Finisher, origin: Origin, dialer: Dialer) -> ProtocolConnection:
+    def _speaking(
+        self, finisher: Finisher, origin: Origin, dialer: Dialer, pool: Pool
+    ) -> ProtocolConnection:
         host = dialer.host
         if isinstance(finisher, RoutedConnection):
             return RouteConnection(finisher, host, self._encode)
+
+        def look_again() -> None:
+            pool.changed(anyio.current_time())
+
         if origin.scheme == "https":
             speaks_http2 = finisher.extra(TLSAttribute.alpn_protocol, None) == "h2"
         else:
             speaks_http2 = not self._http1  # by prior knowledge (RFC 9113 §3.3)
         if speaks_http2:
-            return PooledHTTP2(finisher, host, self._look_again)
-        return HTTP1Connection(finisher, host, self._look_again)
+            return PooledHTTP2(finisher, host, look_again)
+        return HTTP1Connection(finisher, host, look_again)
 
-    def _look_again(self) -> None:
-        self.pool.changed(anyio.current_time())
-
-    def released(self, entry: Entry, dialer: Dialer, *, reusable: bool) -> None:
+    def released(self, entry: Entry, dialer: Dialer, pool: Pool, *, reusable: bool) -> None:
         """Give a place on a connection back; synchronous."""
-        self.pool.release(entry, anyio.current_time(), reusable=reusable)
-        if self.pool.idle and self.pool.expires and not self._sweeping and dialer.host.is_open:
-            self._sweeping = True
+        pool.release(entry, anyio.current_time(), reusable=reusable)
+        if pool.idle and pool not in self._guarded and dialer.host.is_open:
+            self._guarded.add(pool)
             try:
-                dialer.host.start_soon(self._sweep, name="racer http sweep")
+                dialer.host.start_soon(self._guard, pool, name="racer http pool")
             except BaseException:
-                self._sweeping = False
+                self._guarded.discard(pool)
                 raise
 
-    async def _sweep(self) -> None:
-        """Close what is idle for too long, as long as anything is idle."""
+    async def _guard(self, pool: Pool) -> None:
+        """Close what is idle for too long, as long as anything is idle; and all of it at the dialer's end."""
         try:
-            while (due := self.pool.expire(anyio.current_time())) is not None:  # noqa: ASYNC110 - time is what it waits for
-                await anyio.sleep_until(due)
+            while True:
+                due = pool.expire(anyio.current_time())
+                if not pool.idle:
+                    return
+                await anyio.sleep_until(math.inf if due is None else due)
+        except GeneratorExit:
+            raise  # the loop was closed with its tasks pending: nothing can be closed any more
+        except BaseException:
+            pool.close_idle()
+            raise
         finally:
-            self._sweeping = False
+            self._guarded.discard(pool)
 
     def close(self) -> None:
         """Close what is idle, and the rest when its last response is through; synchronous. Again does nothing."""

@@ -188,7 +188,7 @@ class Exchange:
             held.response.body.close()
 
     def _released(self, entry: Entry, reusable: bool) -> None:  # noqa: FBT001 - a callback's argument
-        self._engine.released(entry, self._dialer, reusable=reusable)
+        self._engine.released(entry, self._dialer, self._pool, reusable=reusable)
 
     def _as_sent(self, route: str) -> Request:
         if (tag := self._engine.tag) is None:
@@ -247,7 +247,7 @@ class Exchange:
             self._pool.give_up(grant, anyio.current_time(), failed=failed)
             raise
         try:
-            return self._engine.adopt(finisher, grant, self._dialer)
+            return self._engine.adopt(finisher, grant, self._dialer, self._pool)
         except BaseException:
             self._pool.give_up(grant, anyio.current_time(), failed=False)
             raise

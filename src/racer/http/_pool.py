@@ -201,11 +201,6 @@ class Pool:
         return self._idle
 
     @property
-    def expires(self) -> bool:
-        """Whether an idle connection is closed after a while."""
-        return self._limits.keepalive_expiry is not None
-
-    @property
     def waiting(self) -> int:
         """How many requests wait."""
         return self._waits
@@ -371,6 +366,12 @@ class Pool:
         expiry = self._limits.keepalive_expiry
         left = [entry.idle_since for entry in self._idle_entries()]
         return None if expiry is None or not left else min(left) + expiry
+
+    def close_idle(self) -> None:
+        """Close what nobody uses."""
+        for entry in self._idle_entries():
+            self._drop(entry)
+        self._bury()
 
     def close(self) -> None:
         """Close what is idle now, and everything else when its last request is through."""

@@ -10,7 +10,7 @@ import anyio
 
 from racer.errors import LocalProtocolError, TransportBusy
 from racer.http._messages import Response
-from racer.http2._fault import BROKEN, Fault
+from racer.http2._fault import Fault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -186,5 +186,4 @@ def _fault_of(exc: Exception) -> Fault:
         return Fault("ConnectError", "the route does not take the request", sent=False)
     if isinstance(exc, TimeoutError):
         return Fault("ReadTimeout", "no response in time", silent=True)
-    what = "the route failed" if isinstance(exc, BROKEN) else f"the route raised {name}"
-    return Fault("ReadError", what, silent=True)
+    return Fault("ReadError", "the route failed", silent=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import anyio
-
-from racer.errors import RacerError
+from typing import Final
 
 __all__ = ("BROKEN", "Fault")
 
-BROKEN = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, RacerError)
-"""What a stream raises when the path breaks, `ssl.SSLError` and a guest's own errors included."""
+BROKEN: Final = (Exception,)
+"""What means that a stream is of no use any more: whatever it raises. A bug in a guest is its failure (R15)."""
 
 
 class Fault(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,10 +12,10 @@ import httpx
 import httpx2
 import pytest
 
-from racer import Dialer
+from racer import Dialer, set_default_dialer
 from racer.errors import ConfigError, DialerClosed, InvalidTarget
 from racer.http import Limits, RacerTransport, Via
-from racer.testing import cancel_everywhere
+from racer.testing import cancel_everywhere, run_virtual
 from tests.racer.http.origin import MemoryWay, Origin
 from tests.racer.http.web import URL, Web, answers
 from tests.racer.http2.test_frames import goaway
@@ -505,3 +506,84 @@ async def test_a_subclass_of_the_users_own_is_known() -> None:
     async with Web({"direct": echo}, library=httpx2) as web:
         response = await web.client.send(Mine("POST", URL, content=b"x"))
         assert type(response) is httpx2.Response
+
+
+# --- several loops --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_one_client_serves_loops_in_turn_by_the_default_dialer_of_each(backend: Any) -> None:
+    transport = RacerTransport()
+
+    async def visit() -> int:
+        async with Origin(answers(200)) as origin:
+            way = MemoryWay("direct", origin)
+            async with Dialer([way]) as dialer:
+                set_default_dialer(dialer)
+                for _ in range(2):
+                    request = httpx.Request("GET", URL)
+                    response = await transport.handle_async_request(request)
+                    await response.aread()
+                    await response.aclose()
+            return way.connects
+
+    assert [run_virtual(visit, backend=backend) for _ in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_dialer_that_was_given_belongs_to_its_loop_also_where_a_connection_is_kept(
+    backend: Any,
+) -> None:
+    dialer = Dialer([MemoryWay("direct", None)])
+    transport = RacerTransport(dialer)
+
+    async def visit(expected: type[Exception]) -> None:
+        with pytest.raises(expected):
+            await transport.handle_async_request(httpx.Request("GET", URL))
+
+    run_virtual(partial(visit, httpx.ConnectError), backend=backend)
+    run_virtual(partial(visit, ConfigError), backend=backend)
+
+
+async def test_a_bug_in_a_guests_stream_is_its_failure() -> None:
+    class Buggy(MemoryWay):
+        async def connect(self, target: Any, progress: Any) -> Any:
+            stream = await super().connect(target, progress)
+
+            async def receive(max_bytes: int = 65536) -> bytes:
+                await anyio.lowlevel.checkpoint()
+                raise ZeroDivisionError
+
+            stream.receive = receive  # type: ignore[method-assign]
+            return stream
+
+    for protocol in ("HTTP/1.1", "HTTP/2"):
+        h2 = protocol == "HTTP/2"
+        ways = {
+            "buggy": Buggy("buggy", Origin(answers(200), prior_knowledge=h2)),
+            "b": answers(200),
+        }
+        async with Web(ways, delays={"b": 1.0}, protocol=protocol) as web:
+            assert (await web.get()).extensions["racer"].transport_name == "b"
+            with pytest.raises(httpx.ReadError, match="buggy"):
+                web.engine.memory._origins.clear()
+                web.engine.pool.expire(1e9)
+                await web.post(content=b"x")
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("expiry", [60.0, None])
+async def test_the_dialers_end_closes_what_was_kept_even_if_nobody_closed_the_transport(
+    protocol: str, expiry: float | None
+) -> None:
+    async with Origin(answers(200), prior_knowledge=protocol == "HTTP/2") as origin:
+        way = MemoryWay("direct", origin)
+        h2 = protocol == "HTTP/2"
+        async with Dialer([way]) as dialer:
+            limits = Limits(keepalive_expiry=expiry)
+            transport = RacerTransport(dialer, http1=not h2, http2=h2, limits=limits)
+            response = await transport.handle_async_request(httpx.Request("GET", URL))
+            assert await response.aread() == b""
+            assert transport._engine.pool.idle == 1
+        assert way.ledger.open_streams == ()
+        assert transport._engine.pool.connections == 0
