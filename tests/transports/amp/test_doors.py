@@ -17,7 +17,7 @@ from racer.errors import (
     TransportBusy,
     TransportError,
 )
-from racer.testing import StreamLedger, stream_pair
+from racer.testing import StreamLedger, cancel_everywhere, stream_pair
 from transports._net.tls import ClientContext
 from transports.amp import _doors, _route, generate_key, public_key_of
 from transports.amp._armor import armor
@@ -225,6 +225,24 @@ async def test_a_body_that_comes_bit_by_bit(group: TaskGroup) -> None:
         await ask(route, "POST", content=Parts(20_000))
     assert len(world.heads) == 1
     await route.aclose()
+
+
+async def test_cancelled_anywhere_nothing_stays_open(group: TaskGroup) -> None:
+    world = World(group, {"shut": None, "open": 0.1})
+
+    async def story() -> None:
+        route = await world.route()
+        try:
+            await ask(route)
+            await ask(route, "POST", content=b"x")
+        finally:
+            await route.aclose()
+
+    async def verify() -> None:
+        assert world.dialer.open == 0
+
+    sweep = await cancel_everywhere(story, verify=verify, passes=0)
+    assert sweep.cancelled > 20
 
 
 @pytest.mark.parametrize(

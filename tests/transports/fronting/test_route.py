@@ -11,6 +11,7 @@ import pytest
 
 from racer.abc import Origin
 from racer.errors import AttemptTimeout, NetworkError, TransportBusy, TransportError
+from racer.testing import cancel_everywhere
 from tests.transports.fronting.edges import HOST, Edge, Edges, ok
 from tests.transports.fronting.lists import catalog, provider
 from transports.fronting import _dialing, _route
@@ -207,6 +208,31 @@ async def test_a_slow_body_outlives_every_patience_of_the_connect() -> None:
         assert (await ask(route)).content == b"x" * 10
         assert anyio.current_time() == 600
         await route.aclose()
+
+
+async def test_cancelled_anywhere_nothing_stays_open_or_leased() -> None:
+    """From the first vetting to the last octet, with a refusal held on the way."""
+    async with edges({"one": 1, "two": 1}) as world:
+        for edge in world.of("one"):
+            edge.behave = says(503)
+        made: list[Any] = []
+
+        async def story() -> None:
+            made.append(world.fronting())
+            route = await made[-1].prepare(Origin("https", HOST, 443))
+            try:
+                await ask(route)
+                await ask(route, "POST", content=b"x")
+            finally:
+                await route.aclose()
+
+        async def verify() -> None:
+            assert made[-1].status().details["connections"] == 0
+            assert all(s.leases == 0 for s in made[-1]._pool._standings.values())
+            assert all(g.leases == 0 for g in made[-1]._pool._graces.values())
+
+        sweep = await cancel_everywhere(story, verify=verify, passes=0)
+        assert sweep.cancelled > 20
 
 
 async def test_a_closed_route_asks_nobody() -> None:
