@@ -233,15 +233,19 @@ async def _fails(bench: Bench) -> str | None:
     target = bench.setting.failing_target
     if target is None:
         return "no failing_target was given"
-    async with bench.guest() as guest, bench.nothing_left():
-        seconds = guest.traits.attempt_timeout
-        try:
-            given = await bench.within(seconds, bench.setting.reach(guest, target), "the attempt")
-        except (OSError, TransportError) as exc:
-            bench.texts.append(("its error", "".join(traceback.format_exception(exc))))
-        else:
-            await _close_unexpected(bench, given)
-            bench.fail(f"it gave {given!r} for {target}, which does not work")
+    async with bench.guest() as guest:
+        await bench.close(await bench.connect(guest))  # what it keeps for later is made now
+        async with bench.nothing_left():
+            seconds = guest.traits.attempt_timeout
+            try:
+                given = await bench.within(
+                    seconds, bench.setting.reach(guest, target), "the attempt"
+                )
+            except (OSError, TransportError) as exc:
+                bench.texts.append(("its error", "".join(traceback.format_exception(exc))))
+            else:
+                await _close_unexpected(bench, given)
+                bench.fail(f"it gave {given!r} for {target}, which does not work")
     return None
 
 

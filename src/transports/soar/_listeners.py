@@ -176,8 +176,8 @@ class StreamListener:
             self._connections += 1
             try:
                 await self._talk(stream)
-            except (OSError, anyio.EndOfStream, anyio.BrokenResourceError, ProtocolError) as exc:
-                logger.debug("a connection of a resolver's ended: %s", type(exc).__name__)
+            except* (OSError, anyio.EndOfStream, anyio.BrokenResourceError, ProtocolError) as exc:
+                logger.debug("a connection of a resolver's ended: %r", exc.exceptions)
             finally:
                 self._connections -= 1
 
