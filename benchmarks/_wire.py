@@ -211,7 +211,7 @@ class Wire:
         resolvers: Sequence[str] = (),
         addresses: Sequence[str] = (ADDRESS,),
         times: int = 1,
-        timeout: float = 3.0,
+        timeout: float = 10.0,
         backend: str = "asyncio",
         dialer: str | None = None,
     ) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(plain["flight"]["segments"]) == 1
     assert split["flight"]["segments"][0] == 1
     free, full = data["searches"]
-    assert (free["network"], free["strategy"]) == ("free", "direct")
+    assert (free["network"], free["resolver"]) == ("free", "system")
     assert (full["network"], full["strategy"], full["later"]) == ("full", None, None)
     assert wire.read_bytes()[:4].hex() == "a1b2c3d4"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transports.proxyless.hellos import client_hello, in_records
@@ -44,6 +44,7 @@ def test_what_follows_is_not_looked_at() -> None:
     assert read_hello(HELLO + b"\x14\x03\x03\x00\x01\x01") == read_hello(HELLO)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_several_records(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 200), min_size=1, max_size=2))
@@ -54,9 +55,8 @@ def test_several_records(data: st.DataObject) -> None:
     assert (hello.length, hello.first_record) == (len(cut), sizes[0])
 
 
-@pytest.mark.parametrize("end", range(len(HELLO)))
-def test_one_cut_short_may_still_come(end: int) -> None:
-    assert read_hello(HELLO[:end]) == Hello()
+def test_one_cut_short_anywhere_may_still_come() -> None:
+    assert [read_hello(HELLO[:end]) for end in range(len(HELLO))] == [Hello()] * len(HELLO)
 
 
 def test_one_that_never_ends_is_given_up() -> None:
@@ -82,6 +82,7 @@ def test_what_is_no_hello(data: bytes) -> None:
     assert read_hello(data) is None
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=300))
 def test_any_octets_can_be_read(data: bytes) -> None:
     for octets in (data, b"\x16\x03\x01" + data, b"\x16\x03\x01\x00\x80\x01\x00\x00\x7c" + data):
@@ -89,6 +90,7 @@ def test_any_octets_can_be_read(data: bytes) -> None:
         assert hello is None or all(at < len(octets) for at in hello.name)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_a_damaged_hello_can_be_read(data: st.DataObject) -> None:
     damaged = bytearray(HELLO)

@@ -136,7 +136,7 @@ _ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -26,7 +26,6 @@ async def dial(memory: Path, target: Target, **options: Any) -> tuple[str, str, 
     transport = Proxyless(
         memory=memory,
         hosts={"news.example": ["127.0.0.1"]},
-        network=lambda: "home",
         **({"resolvers": ["system"], "strategies": ["split:1", "tlsfrag:1"]} | options),
     )
     told = Told()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transports.proxyless._search import (
@@ -251,6 +251,7 @@ def test_without_a_resolver_there_is_nothing_to_do() -> None:
     assert Search(resolvers=[], strategies=[0], now=0.0).is_over(0.0)
 
 
+@settings(max_examples=50)
 @given(
     st.data(),
     st.integers(1, 6),

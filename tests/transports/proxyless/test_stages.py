@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transports.proxyless.hellos import client_hello
@@ -237,6 +237,7 @@ def test_connections_at_once_do_not_mix(text: str) -> None:
     assert mixed == [alone.send(HELLO[:60]), alone.send(HELLO[60:]), alone.finish()]
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(STRATEGIES), st.data())
 def test_what_is_sent_arrives_however_it_is_cut(text: str, data: st.DataObject) -> None:
     sent = data.draw(st.sampled_from([HELLO, PLAIN, HELLO + PLAIN]))

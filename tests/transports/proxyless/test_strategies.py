@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racer.errors import ConfigError
@@ -90,6 +90,7 @@ def test_what_is_refused(text: object, words: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=60))
 def test_any_text_is_a_strategy_or_a_named_error(text: str) -> None:
     try:
@@ -99,6 +100,7 @@ def test_any_text_is_a_strategy_or_a_named_error(text: str) -> None:
     assert parse_strategy(strategy.text) == strategy
 
 
+@settings(max_examples=50)
 @given(
     st.lists(
         st.sampled_from(

@@ -28,46 +28,86 @@ PASSES = {
 STRATEGIES = sorted(PASSES["free"])
 
 
-async def test_which_trick_passes_which_censor(anyio_backend_name: str) -> None:
+async def test_on_the_wire(anyio_backend_name: str) -> None:
+    """One network for all of it: starting one takes longer than what is looked at there."""
+    async with Wire.of(near=0.001, far=0.003) as wire:
+        await tricks_pass_whom_they_should(wire, anyio_backend_name)
+        await segments_and_records_are_as_planned(wire, anyio_backend_name)
+        await a_search_finds_what_gets_through(wire, anyio_backend_name)
+
+
+async def tricks_pass_whom_they_should(wire: Wire, anyio_backend_name: str) -> None:
     address = ADDRESS if anyio_backend_name == "asyncio" else ADDRESS_V6
-    async with Wire.of(near=0.001, far=0.003) as wire:
-        for name, passing in PASSES.items():
-            results = await wire.use(
-                BY_NAME[name],
-                strategies=STRATEGIES,
-                addresses=[address],
-                backend=anyio_backend_name,
-            )
-            untouched = {each["strategy"] for each in results if wire.is_untouched(each["port"])}
-            assert {each["strategy"] for each in results if each["ok"]} == passing, name
-            assert untouched == passing
-            errors = {each["error"] for each in results if not each["ok"]}
-            assert errors <= {"connection_reset"}
-
-
-async def test_segments_and_records_are_as_planned_at_the_hundredth_connection_too(
-    anyio_backend_name: str,
-) -> None:
-    async with Wire.of(near=0.001, far=0.003) as wire:
-        for strategy, segments, records in (
-            ("split:sni", CUT, (len(HELLO) - 5,)),
-            ("split:2,20*5", (2, *[5] * 20, len(HELLO) - 102), (len(HELLO) - 5,)),
-            ("tlsfrag:1", (len(HELLO) + 5,), (1, len(HELLO) - 6)),
-        ):
-            results = await wire.use(
-                BY_NAME["free"],
-                strategies=[strategy],
-                times=100 if (anyio_backend_name, strategy) == ("asyncio", "split:sni") else 3,
-                backend=anyio_backend_name,
-            )
-            flights = [wire.first_flight(each["port"]) for each in results]
-            assert {(each.segments, each.records) for each in flights} == {(segments, records)}
-        (result,) = await wire.use(
-            BY_NAME["free"], strategies=["disorder:0|split:sni"], backend=anyio_backend_name
+    for name, passing in PASSES.items():
+        if anyio_backend_name == "trio" and name not in {"segment", "first-record"}:
+            continue  # the censor is the same, and the client's loop has shown what it does
+        results = await wire.use(
+            BY_NAME[name],
+            strategies=STRATEGIES,
+            addresses=[address],
+            backend=anyio_backend_name,
         )
-        flight = wire.first_flight(result["port"])
-        assert (flight.segments, flight.expired) == (CUT, 1)
-        assert flight.sent_again >= 1
+        untouched = {each["strategy"] for each in results if wire.is_untouched(each["port"])}
+        assert {each["strategy"] for each in results if each["ok"]} == passing, name
+        assert untouched == passing
+        errors = {each["error"] for each in results if not each["ok"]}
+        assert errors <= {"connection_reset"}
+
+
+async def segments_and_records_are_as_planned(wire: Wire, anyio_backend_name: str) -> None:
+    """At the hundredth connection too."""
+    for strategy, segments, records in (
+        ("split:sni", CUT, (len(HELLO) - 5,)),
+        ("split:2,20*5", (2, *[5] * 20, len(HELLO) - 102), (len(HELLO) - 5,)),
+        ("tlsfrag:1", (len(HELLO) + 5,), (1, len(HELLO) - 6)),
+    ):
+        results = await wire.use(
+            BY_NAME["free"],
+            strategies=[strategy],
+            times=100 if (anyio_backend_name, strategy) == ("asyncio", "split:sni") else 3,
+            backend=anyio_backend_name,
+        )
+        flights = [wire.first_flight(each["port"]) for each in results]
+        assert {(each.segments, each.records) for each in flights} == {(segments, records)}
+    (result,) = await wire.use(
+        BY_NAME["free"], strategies=["disorder:0|split:sni"], backend=anyio_backend_name
+    )
+    flight = wire.first_flight(result["port"])
+    assert (flight.segments, flight.expired) == (CUT, 1)
+    assert flight.sent_again >= 1
+
+
+# Whoever is ahead may be overtaken on a machine that is busy: by another that passes as well.
+SPLIT = {"split:sni|tlsfrag:sni", "split:sni"}
+DISORDER = {f"disorder:0|{text}" for text in SPLIT}
+FOUND = {
+    "free": (SYSTEM, {"direct", *SPLIT, *DISORDER}),
+    "segment-silent": (SYSTEM, SPLIT | DISORDER),
+    "in-order": (SYSTEM, DISORDER),
+    "dns-and-segment": (DOT, SPLIT | DISORDER),
+    "full": None,
+}
+
+
+async def a_search_finds_what_gets_through(wire: Wire, anyio_backend_name: str) -> None:
+    for network, found in FOUND.items():
+        if anyio_backend_name == "trio" and network != "in-order":
+            continue
+        results = await wire.use(
+            BY_NAME[network],
+            resolvers=[SYSTEM, DOT],
+            times=2,
+            timeout=30.0,
+            backend=anyio_backend_name,
+        )
+        if found is None:
+            assert [each["error"] for each in results] == ["connection_reset"] * 2
+            continue
+        first, second = [each["chosen"] for each in results]
+        assert all(each["ok"] for each in results), network
+        assert (first["resolver"], first["remembered"]) == (found[0], False)
+        assert first["strategy"] in found[1]
+        assert second == first | {"remembered": True}
 
 
 async def test_what_waits_for_a_window_is_not_joined(anyio_backend_name: str) -> None:
@@ -78,32 +118,3 @@ async def test_what_waits_for_a_window_is_not_joined(anyio_backend_name: str) ->
         )
         flight = wire.first_flight(result["port"])
     assert flight.segments == (2, *[5] * 20, len(HELLO) - 102)
-
-
-FOUND = {
-    "free": (SYSTEM, "direct"),
-    "segment-silent": (SYSTEM, "split:sni|tlsfrag:sni"),
-    "in-order": (SYSTEM, "disorder:0|split:sni|tlsfrag:sni"),
-    "dns-and-segment": (DOT, "split:sni|tlsfrag:sni"),
-    "full": None,
-}
-
-
-async def test_a_search_finds_what_gets_through(anyio_backend_name: str) -> None:
-    async with Wire.of(near=0.001, far=0.003) as wire:
-        for network, found in FOUND.items():
-            results = await wire.use(
-                BY_NAME[network],
-                resolvers=[SYSTEM, DOT],
-                times=2,
-                timeout=30.0,
-                backend=anyio_backend_name,
-            )
-            if found is None:
-                assert [each["error"] for each in results] == ["connection_reset"] * 2
-                continue
-            assert [tuple(each["chosen"].values()) for each in results] == [
-                (*found, False),
-                (*found, True),
-            ]
-            assert all(each["ok"] for each in results)
