@@ -201,6 +201,30 @@ async def test_through_soar(library: Any, protocol: str) -> None:
                 assert origin.connections == 1
 
 
+@LIBRARIES
+@PROTOCOLS
+async def test_a_server_that_closed_an_idle_socket_costs_no_post(
+    library: Any, protocol: str
+) -> None:
+    """A socket is asked right before use: there is no better moment, and what is sent after cannot be taken back."""
+    alpn = ("h2", "http/1.1") if protocol == "HTTP/2" else ("http/1.1",)
+    async with Origin(answer, tls=True, alpn=alpn) as origin:
+        await origin.listen()
+        async with (
+            Dialer([Way("direct", origin)]) as dialer,
+            library.AsyncClient(
+                transport=RacerTransport(dialer, ssl_context=client_tls()), timeout=20.0
+            ) as client,
+        ):
+            for n in range(1, 4):
+                assert (await client.post(URL + "echo", content=b"x")).content == b"x"
+                assert origin.connections == n
+                await origin.wires[-1].stream.aclose()
+                while origin.open:
+                    await anyio.lowlevel.checkpoint()
+                await anyio.sleep(0.01)  # for loopback to carry the end
+
+
 @PROTOCOLS
 async def test_a_certificate_for_somebody_else_is_no_connection(protocol: str) -> None:
     async with Origin(tls=True) as origin, Dialer([Way("direct", await origin.listen())]) as dialer:
