@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from racer.abc import DialTCP
     from transports._net.resolve import Resolver
     from transports.soar._clocks import Clocks
     from transports.soar.core.server.credentials import IssuedGrant
@@ -59,6 +60,7 @@ class SoarServer:
         own: addresses of this machine, which are never reached, besides `host`.
         max_sessions: at once.
         resolver: looks targets up; the system's by default.
+        dial_tcp: makes connections to targets' addresses, once they were judged, in place of our own sockets.
         clocks: tell the time.
         uptime: seconds for which it counts as running already; for tests and benchmarks, since a server executes early
             frames only 90 s after its start (SPEC 7.9). A server that takes over a running one's key must leave it 0.
@@ -83,6 +85,7 @@ class SoarServer:
         own: Iterable[str] = (),
         max_sessions: int = 20_000,
         resolver: Resolver | None = None,
+        dial_tcp: DialTCP | None = None,
         clocks: Clocks | None = None,
         uptime: float = 0.0,
     ) -> None:
@@ -113,7 +116,9 @@ class SoarServer:
             max_sessions=max_sessions,
         )
         self._connector = TargetConnector(
-            TargetPolicy(allow=allow, ports=ports, own=addresses), resolver or SystemResolver()
+            TargetPolicy(allow=allow, ports=ports, own=addresses),
+            resolver or SystemResolver(),
+            dial_tcp=dial_tcp,
         )
         self._clocks = clocks or SystemClocks()
         self._uptime = uptime

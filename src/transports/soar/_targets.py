@@ -6,9 +6,10 @@ import errno
 import ipaddress
 import logging
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
+from anyio.abc import SocketAttribute
 
 from racer.abc import Progress
 from racer.errors import ErrorType, TransportBusy, TransportError
@@ -20,14 +21,18 @@ from transports._net.wakeup import Wakeup
 from transports.soar.core.streams.frames import RefusalReason, ResetCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from anyio.abc import SocketStream
+    from anyio.abc import ByteStream
 
+    from racer.abc import DialTCP
+    from transports._net.eyeballs import Dial
     from transports._net.resolve import Resolver
     from transports.soar._policy import TargetPolicy
     from transports.soar.core.server.server_stream import ServerStream
     from transports.soar.core.streams.targets import Target
+
+_T = TypeVar("_T")
 
 __all__ = ("CONNECT_TIMEOUT", "MAX_CONNECTING", "Refused", "TargetConnector", "Tunnel")
 
@@ -67,18 +72,25 @@ class TargetConnector:
         policy: judges names and addresses.
         resolver: looks names up.
         timeout: seconds for all of it.
+        dial_tcp: makes the connections, to addresses that were judged, in place of our own sockets.
     """
 
     def __init__(
-        self, policy: TargetPolicy, resolver: Resolver, *, timeout: float = CONNECT_TIMEOUT
+        self,
+        policy: TargetPolicy,
+        resolver: Resolver,
+        *,
+        timeout: float = CONNECT_TIMEOUT,
+        dial_tcp: DialTCP | None = None,
     ) -> None:
         """Connect to nothing yet."""
         self.policy = policy
         self._resolver = resolver
         self._timeout = timeout
+        self._dial_tcp = dial_tcp
         self._connecting = 0
 
-    async def connect(self, target: Target) -> SocketStream:
+    async def connect(self, target: Target) -> ByteStream:
         """Return a stream to `target`; the caller closes it.
 
         Raises:
@@ -89,7 +101,9 @@ class TargetConnector:
         self._connecting += 1
         try:
             with anyio.fail_after(self._timeout):
-                sock = await self._connect(target)
+                if self._dial_tcp is not None:
+                    return await self._connect(target, self._dial_tcp, close_by_force)
+                sock = await self._connect(target, connect_socket, _close_socket)
                 return await wrap_socket(sock)
         except TimeoutError as exc:
             raise Refused(RefusalReason.TIMED_OUT, "not connected in time") from exc
@@ -98,15 +112,19 @@ class TargetConnector:
         finally:
             self._connecting -= 1
 
-    async def _connect(self, target: Target) -> socket.socket:
+    async def _connect(
+        self, target: Target, make: Dial[_T], discard: Callable[[_T], Awaitable[None]]
+    ) -> _T:
         host, port = target
         if not isinstance(host, str):
-            return await self._connect_address(str(host), port, name=None)
+            self._judge(str(host), port, name=None)
+            return await make(str(host), port)
         if words := self.policy.refuses_name(host, port):
             raise Refused(RefusalReason.POLICY, words)
 
-        async def dial(address: str, port: int) -> socket.socket:
-            return await self._connect_address(address, port, name=host)
+        async def dial(address: str, port: int) -> _T:
+            self._judge(address, port, name=host)
+            return await make(address, port)
 
         return await connect_name(
             host.rstrip("."),
@@ -114,17 +132,16 @@ class TargetConnector:
             resolver=self._resolver,
             families=_FAMILIES,
             dial=dial,
-            discard=_close_socket,
+            discard=discard,
             attempt_delay=0.25,
             resolution_delay=0.05,
             progress=Progress(),
         )
 
-    async def _connect_address(self, address: str, port: int, *, name: str | None) -> socket.socket:
+    def _judge(self, address: str, port: int, *, name: str | None) -> None:
         parsed = ipaddress.ip_address(address)
         if words := self.policy.refuses_address(parsed, port, name=name):
             raise _NotAllowed(errno.EACCES, words)
-        return await connect_socket(address, port)
 
 
 class Tunnel:
@@ -182,7 +199,7 @@ class Tunnel:
         self._flush()
         return "cancelled"
 
-    async def _carry(self, target: SocketStream) -> None:
+    async def _carry(self, target: ByteStream) -> None:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._from_target, target)
@@ -191,7 +208,7 @@ class Tunnel:
             self.stream.reset(ResetCode.RESET_BY_TARGET)
             self._flush()
 
-    async def _to_target(self, target: SocketStream) -> None:
+    async def _to_target(self, target: ByteStream) -> None:
         stream = self.stream
         while True:
             while data := stream.read(_READ):
@@ -202,7 +219,7 @@ class Tunnel:
                 return
             await self._readable.wait()
 
-    async def _from_target(self, target: SocketStream) -> None:
+    async def _from_target(self, target: ByteStream) -> None:
         stream = self.stream
         while self._reads_target:
             room = stream.room
@@ -218,8 +235,9 @@ class Tunnel:
             stream.write(data)
             self._flush()
         # Nobody reads it any more: it may as well stop sending.
-        target_socket: Any = target.extra(anyio.abc.SocketAttribute.raw_socket)
-        target_socket.shutdown(socket.SHUT_RD)
+        raw = target.extra(SocketAttribute.raw_socket, None)
+        if raw is not None:
+            raw.shutdown(socket.SHUT_RD)
 
 
 async def _close_socket(sock: socket.socket) -> None:
