@@ -10,17 +10,24 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from racer.errors import LocalProtocolError
+from racer.errors import LocalProtocolError, NetworkError
 from transports._net.http_client import Fields, RequestHead, ResponseHead, without_hop_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from types import ModuleType
 
-__all__ = ("AppRequest", "make_response", "read_request")
+__all__ = ("AppRequest", "ConnectError", "make_response", "read_request")
 
 _LIBRARIES: Final = ("httpx", "httpx2")
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 §9.2.1
+
+
+class ConnectError(NetworkError):
+    """There was no line for a request: nothing of it was sent, so that it may go another way, whatever its method.
+
+    By this name, which both libraries have for it, `racer.http` knows as much (H3).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

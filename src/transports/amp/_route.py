@@ -16,8 +16,9 @@ from racer.errors import (
     Stage,
     TargetRefused,
     TransportError,
+    error_type_of,
 )
-from transports._net.app_requests import AppRequest, make_response, read_request
+from transports._net.app_requests import AppRequest, ConnectError, make_response, read_request
 from transports._net.drive import close_by_force
 from transports._net.http_client import RequestHead, ResponseHead
 from transports.amp._armor import MAX_PAGE, unarmor
@@ -108,6 +109,7 @@ class AmpRoute:
         Raises:
             LocalProtocolError: not a request to this origin, or one that does not fit into a URL; nothing was sent.
             TargetRefused: the broker may not, or could not, reach the origin.
+            ConnectError: no door opened, and nothing was sent.
             NotUsable: the cache, or something before it, gave another page than the broker's.
             TransportError: the path failed.
         """
@@ -146,7 +148,12 @@ class AmpRoute:
     async def _ask(self, app: AppRequest, inner: InnerRequest) -> InnerResponse:
         for left in reversed(range(MAX_TRIES)):
             path, read = self._broker.sealed(inner)  # a new page each time
-            line = await self._line(app)
+            try:
+                line = await self._line(app)
+            except TransportError as exc:
+                if left < MAX_TRIES - 1:
+                    raise
+                raise ConnectError(str(exc), error_type=error_type_of(exc)) from exc
             was_used, line.is_used = line.is_used, True
             try:
                 answer = read(await self._fetch(line, path, app.read_timeout))

@@ -16,7 +16,7 @@ from racer.errors import (
     TransportError,
     error_type_of,
 )
-from transports._net.app_requests import AppRequest, read_request
+from transports._net.app_requests import AppRequest, ConnectError, read_request
 from transports.fronting._answer import Answer
 from transports.fronting._names import fronted_host
 
@@ -126,7 +126,8 @@ class FrontRoute:
 
         Raises:
             LocalProtocolError: not a request to this origin, or one that cannot be carried.
-            TransportError: no front could be used, or the request was lost with its line.
+            ConnectError: no front could be used, and nothing was sent.
+            TransportError: the request was lost with its line.
         """
         if self._is_closed:
             msg = "the route was closed"
@@ -227,7 +228,12 @@ class FrontRoute:
             if is_fit and not is_old and found.front.key not in asking.tried:
                 return found
             await line.aclose()
-        return await self._hunter.hunt(self._host, tried=asking.tried, avoid=asking.refusing)
+        try:
+            return await self._hunter.hunt(self._host, tried=asking.tried, avoid=asking.refusing)
+        except TransportError as exc:
+            if asking.sent:
+                raise
+            raise ConnectError(str(exc), error_type=error_type_of(exc)) from exc
 
     async def _exchange(self, asking: _Asking, found: Found, choice: Choice) -> ResponseHead:
         """Send the request over a line and return the head of the answer; on failure the line is closed.

@@ -14,9 +14,11 @@ from anyio.streams.tls import TLSStream
 
 import racer
 from racer.abc import Progress, Target, Transport
+from racer.errors import NetworkError
 from racer.http import RacerTransport
 from racer.testing import ScriptedTransport, fails
 from tests.transports.fronting.cdn import ORIGIN, Network
+from transports._net.http_connection import HTTPConnection
 from transports.fronting import Fronting
 
 if TYPE_CHECKING:
@@ -140,6 +142,30 @@ async def test_a_host_that_no_provider_knows_is_not_raced_through_fronts(
         assert cdn.seen() == []
         with pytest.raises(racer.errors.NoTransports):
             await dialer.dial("elsewhere.example.com", only=["fronting"])
+
+
+@LIBRARIES
+async def test_a_post_goes_another_way_when_its_route_has_no_line_any_more(
+    cdn: Network, site: int, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H3: before its first byte may have left, every method falls back."""
+    fronting = Fronting(cdn.fronts("good"))
+    entrants = [racer.Entrant(fronting, start_delay=0.0), racer.Entrant(Straight(site), tier=1)]
+    async with (
+        racer.Dialer(entrants) as dialer,
+        library.AsyncClient(transport=RacerTransport(dialer)) as client,
+    ):
+        first = await client.get(f"https://{ORIGIN}/")
+        assert first.extensions["racer"].transport_name == "fronting"
+        monkeypatch.setattr(HTTPConnection, "has_hung_up", lambda self: True)
+
+        async def hunt(*args: Any, **options: Any) -> Any:
+            raise NetworkError("no front could be used")
+
+        monkeypatch.setattr(fronting._hunter, "hunt", hunt)
+        posted = await client.post(f"https://{ORIGIN}/once", content=b"x")
+    assert posted.text == "straight"
+    assert all(path != "/once" for _, path, *_ in cdn.origin.asked)
 
 
 async def test_a_trust_of_ones_own_is_not_gone_round(cdn: Network) -> None:
