@@ -272,8 +272,11 @@ class Client:
             return
         if answer.question != question.asked:
             return
+        was_known = way.is_known
         if not self._is_authentic(way, question, answer, len(message), now):
             self._take_hint(way, question, answer, now)
+        elif way.is_known and not was_known:
+            self._doubt_others(now)
 
     def messages_to_send(self, now: Instant) -> list[Outgoing]:
         """Return the messages to send now, in order, each once."""
@@ -293,7 +296,12 @@ class Client:
         for session in self._pool.sessions:
             due.append(session.deadline(now.awake))
             if session.is_blocked:
-                due.extend(path.room_at(now.awake) for path in self._paths.values())
+                zones = session.packets.zones  # room where it may not ask is none
+                due.extend(
+                    path.room_at(now.awake)
+                    for path in self._paths.values()
+                    if path.zone.wire in zones
+                )
         due.append(self._warm.deadline(now))
         first = min((at for at in due if at is not None), default=None)
         return None if first is None else first + _LATE_S
@@ -345,6 +353,16 @@ class Client:
     def _give_up(self, path: Path, now: Instant) -> None:
         self._lose(path, path.give_up(now.awake), now)
 
+    def _doubt_others(self, now: Instant) -> None:
+        """Send nothing more, now that a path has answered, to where no answer ever came from, and anew what went there.
+
+        What is only slow answers in its turn, and is then as good as any.
+        """
+        for other in self._paths.values():
+            if not other.is_known and not other.is_doubted:
+                other.is_doubted = True
+                self._give_up(other, now)
+
     def _compare(self, path: Path, now: Instant) -> None:
         """Ask elsewhere what waits on a path that is silent while others answer."""
         others_answer = self._others_answer(path, now.awake)
@@ -352,6 +370,7 @@ class Client:
             path.forms.doubt()
         elif not (others_answer and path.recovery.probes >= _PROBES_ALONE):
             return
+        path.is_doubted = True
         self._give_up(path, now)
 
     def _others_answer(self, path: Path, now: float) -> bool:

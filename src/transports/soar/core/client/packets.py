@@ -159,15 +159,15 @@ class Packets:
                 now.awake,
                 outstanding=self.outstanding,
                 parked=self.parked,
-                window=sum(int(path.window.size) for path in self._usable()),
+                window=sum(int(path.window.size) for path in self._usable() if not path.is_doubted),
             )
             if self.numbers.has_reports:
                 # The server sends anew what it is told was lost, and not before.
                 wanted = max(wanted, 1 + self.numbers.to_report // _REPORTS_IN_A_POLL)
-            if wanted <= 0 and self._is_unheard(now.awake):
-                wanted = 1  # two a second are the evidence that a session is lost, or find out that it isn't
             if self.numbers.is_full:
                 wanted = min(wanted, _MOST_WHEN_FULL - self.outstanding)
+            if wanted <= 0 and self._is_unheard(now.awake):
+                wanted = 1  # two a second are the evidence that a session is lost, or find out that it isn't
             if wanted > 0:
                 blocked = not self._send_polls(now, wanted) or blocked
         elif (
@@ -206,6 +206,9 @@ class Packets:
         """Send frames while there is room; return whether all were sent."""
         table = self._table
         for path in self._ranked():
+            if path.is_doubted:
+                self._probe(path, now)
+                continue
             flight = free = path.room(now.awake)
             while free > 0:
                 name_class = self._name_class(path, flight, now.awake)
@@ -222,6 +225,9 @@ class Packets:
             return True
         must = max(self.polls.floor(now.awake) - self.parked, self._is_unheard(now.awake))
         for path in self._ranked():
+            if path.is_doubted and wanted > 0:
+                wanted -= self._probe(path, now)
+                continue
             sizes = path.sizes.down
             free = path.room(now.awake)
             may_grow = path.sizes.has_begun and not path.recovery.probes
@@ -235,6 +241,12 @@ class Packets:
                 must -= 1
                 wanted -= 1
         return wanted <= 0
+
+    def _probe(self, path: Path, now: Instant) -> bool:
+        """Ask, where others have no room, whether a doubted path answers by now, with nothing in it; return whether."""
+        if not path.room(now.awake, poll=True):
+            return False
+        return self._ask(path, now, frames=_PING, is_poll=True)
 
     def _ask_once(self, now: Instant, *, frames: bytes = b"", may_park: bool) -> bool:
         if self.numbers.is_exhausted:

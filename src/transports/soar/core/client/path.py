@@ -59,6 +59,8 @@ class Path:
     Attributes:
         forms, sizes, window, recovery, silence: each about its own matter.
         answered_at: when the last authentic answer came, awake clock; minus infinity if none did.
+        is_doubted: whether others answer and this one does not: until it does, it gets a poll now and then, and nothing
+            that would have to be sent again.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class Path:
         "datagram",
         "forms",
         "index",
+        "is_doubted",
         "recovery",
         "silence",
         "sizes",
@@ -87,6 +90,7 @@ class Path:
         self.recovery = Recovery()
         self.silence = Silence()
         self.answered_at = float("-inf")
+        self.is_doubted = False
         self._out = out
         self._lanes: dict[int, RoundTrips] = {}
         self._tries = float(_MOST_TRIES)
@@ -121,7 +125,8 @@ class Path:
 
     def expected(self) -> float:
         """Return in how many seconds an answer can be hoped for, as far as paths are compared by it."""
-        return self.polls.srtt + self.recovery.probes * self.patience + self.silence.is_dead * 60.0
+        last = self.is_doubted or self.silence.is_dead
+        return self.polls.srtt + self.recovery.probes * self.patience + last * 60.0
 
     def is_slow(self, now: float) -> bool:
         """Whether it has been asked in vain for so long that it gets two questions a second at most (SPEC 12.5)."""
@@ -133,6 +138,8 @@ class Path:
             return 0
         if len(self.recovery.pending) >= _MOST_PENDING:
             return 0
+        if self.is_doubted:
+            return int(poll and self.window.in_flight == 0 and self.silence.is_rested(now))
         free = self.window.room(now, self.polls.srtt)
         if poll and free <= 0:
             above = self.window.in_flight - self.window.size
@@ -141,6 +148,8 @@ class Path:
 
     def room_at(self, now: float) -> float | None:
         """Return when there is room without an answer having come; `None` if only an answer or a loss makes any."""
+        if self.is_doubted:
+            return None
         if (at := self.silence.next_question(now, self.patience)) > now:
             return at
         if self.window.in_flight < int(self.window.size):
@@ -238,6 +247,7 @@ class Path:
         self.recovery.answered(question, is_productive=is_productive)
         self.silence.answered()
         self.answered_at = now
+        self.is_doubted = False
         self.forms.worked(question.form)
         if question.number != FRAGMENT:
             self.sizes.up.passed(question.name_class, question.sent_at)

@@ -81,6 +81,10 @@ class Silence:
         at = self._since + SLOW_AFTER * timeout
         return at if at > now else None
 
+    def is_rested(self, now: float) -> bool:
+        """Whether it has not been asked for as long as lies between the questions to a slow path."""
+        return now - self._last >= SLOW_S
+
     def next_question(self, now: float, timeout: float) -> float:
         """Return when the next question may be sent; the past if at once."""
         if self.is_dead:
