@@ -54,11 +54,21 @@ def test_a_small_queue_holds_it_at_128() -> None:
 
 @pytest.mark.parametrize(
     ("queue", "after"),
-    [(0.0, 24), (0.5 * RTT + 0.010, 24), (0.5 * RTT + 0.011, 10)],
+    [(0.0, 48), (0.5 * RTT + 0.010, 48), (0.5 * RTT + 0.011, 20)],
     ids=["none", "bearable", "too long"],
 )
 def test_a_queue_shrinks_it(queue: float, after: int) -> None:
-    assert Driver().round(queue=queue) == after
+    driver = Driver()
+    driver.round()
+    assert driver.round(queue=queue) == after
+
+
+def test_a_queue_is_not_held_against_sixteen_questions() -> None:
+    driver = Driver()
+    assert driver.round(queue=1.0) == 12
+    driver.round()
+    assert [driver.round(queue=1.0) for _ in range(3)] == [20, 17, 16]
+    assert driver.round(queue=1.0) == 16
 
 
 def test_after_a_cut_it_grows_by_a_sixteenth() -> None:

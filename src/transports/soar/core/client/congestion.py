@@ -25,6 +25,8 @@ _REST_ROUNDS: Final = 2  # without growth after a cut
 _MOST_FAILURES: Final = 0.05
 _LOSS_MARGIN: Final = 0.10
 _QUEUE_S: Final = 0.010
+# So few questions queue up nowhere but on a machine that is busy with something else, and asking less does not help that.
+_LEAST_QUEUED: Final = 16.0
 _BASE_WEIGHT: Final = 1 / 16
 # One loss among a handful is no rate: a round has some outcomes, and what is counted in it is chance to some part, so
 # many standard deviations are taken off before it is held against the path.
@@ -193,7 +195,9 @@ class Window:
             self._undo = undo
             return -1
         if queue > 0.5 * least + _QUEUE_S:
-            self._cut(self.size * _QUEUE_CUT)
+            if self.size <= _LEAST_QUEUED:
+                return 0
+            self._cut(max(_LEAST_QUEUED, self.size * _QUEUE_CUT))
             return -1
         if self._peak >= int(self.size) and not rest and self.size < self.most:
             slow = self.size >= self._last_cut
