@@ -177,7 +177,10 @@ class Hunter:
         try:
             line = await self.reach(choice)
         except (OSError, TransportError) as exc:
-            state.is_full |= isinstance(exc, TransportBusy)
+            if isinstance(exc, TransportBusy):
+                state.is_full = True
+            elif says_nothing(exc):
+                state.tried |= self._pool.family_of(choice.front)
             state.errors.append(exc)
             state.owed += 1
         else:

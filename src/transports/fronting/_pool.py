@@ -215,6 +215,11 @@ class Pool:
         """Return a front that there is a line to already; `None` when it is not in the catalog any more."""
         return self._lease(self._standings.get(key), now)
 
+    def family_of(self, front: Front) -> set[FrontKey]:
+        """Return the fronts with addresses of the same kind, IPv4 or IPv6: where there is no way to one, there is none to any."""
+        kind = ":" in front.address
+        return {k for k, s in self._standings.items() if (":" in s.front.address) is kind}
+
     def next_deadline(self, now: float) -> float:
         """Return when `choose_to_vet` may have another answer by time alone; infinite when it cannot."""
         ends = [asked + DEMAND_FOR for asked in self._demand.values() if asked + DEMAND_FOR > now]

@@ -94,12 +94,28 @@ async def test_no_more_than_four_at_once_and_sixteen_in_all() -> None:
 
 async def test_being_offline_teaches_nothing() -> None:
     world = World(lambda front, now: Fate("offline"))
-    hunter, pool = hunter_in(world, catalog(one=provider("one", 3)))
+    hunter, pool = hunter_in(world, catalog(one=provider("one", 30)))
     with pytest.raises(NetworkError):
         await hunter.hunt(HOST)
-    assert len(world.dials) == 3
+    assert (
+        len(world.dials) == 2
+    )  # where there is no way to two addresses, there is none to others of their kind
     assert pool.resting(0) == 0
     assert pool.demoted(0) == ()
+
+
+async def test_a_network_without_ipv6_costs_no_more_than_two_tries() -> None:
+    """radiance#520."""
+    world = World(lambda front, now: Fate("offline" if ":" in front.address else "works", 0.1))
+    fronts = [
+        {"domain": f"f{n}.example.org", "ipaddress": f"2001:db8::{n:x}" if n else "192.0.2.1"}
+        for n in range(60)
+    ]
+    hunter, _ = hunter_in(world, catalog(one=provider("one", masquerades=fronts)))
+    found = await hunter.hunt(HOST)
+    assert found.front.address == "192.0.2.1"
+    assert len(world.dials) <= 3
+    await found.line.aclose()
 
 
 async def test_when_no_socket_is_left_nothing_more_is_tried() -> None:
