@@ -119,6 +119,7 @@ class Fronting(RequestTransport):
         self._asked: Wakeup | None = None
         self._tasks: anyio.CancelScope | None = None
         self._tasks_ended: anyio.Event | None = None
+        self._users = 0
         self._is_closed = False
         if isinstance(fronts, bytes):
             catalog = read_catalog(fronts)
@@ -139,11 +140,16 @@ class Fronting(RequestTransport):
         return None
 
     async def start(self, host: Host) -> None:
-        """Read the list, the newer of the kept one and the given one, and what was remembered; begin to keep both.
+        """Read the list, the kept one or else the given one, and what was remembered; begin to keep both.
+
+        Another dialer that goes by the same object is counted; what is kept going lives in the first one's host.
 
         Raises:
             ConfigError: neither list can be used.
         """
+        if self._users:
+            self._users += 1
+            return
         await self._load()
         assert self._pool is not None
         assert self._hunter is not None
@@ -152,6 +158,7 @@ class Fronting(RequestTransport):
         self._tasks, self._tasks_ended = anyio.CancelScope(), anyio.Event()
         host.start_soon(self._keep, name=f"{self.name}: keep fronts")
         self._is_closed = False
+        self._users = 1
 
     async def prepare(self, origin: Origin) -> FrontRoute:
         """Return a route to `origin` with a line that is ready; the caller closes it. Cancelling leaves nothing open.
@@ -202,7 +209,10 @@ class Fronting(RequestTransport):
         return TransportStatus(health=health[:200], details=details)
 
     async def aclose(self) -> None:
-        """Stop what it keeps going, and save once more; routes that were handed out are their holders'."""
+        """Stop what it keeps going, and save once more, once every user has; routes are their holders'."""
+        self._users = max(0, self._users - 1)
+        if self._users:
+            return
         was_running = self._tasks is not None and not self._is_closed
         self._is_closed = True
         if not was_running or self._tasks is None or self._tasks_ended is None:

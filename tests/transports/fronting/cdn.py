@@ -241,7 +241,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") == "chunked":
             data = b""
-            while size := int(self.rfile.readline(), 16):
+            while size := int(self.rfile.readline() or b"0", 16):  # torn is ended
                 data += self.rfile.read(size)
                 self.rfile.readline()
             self.rfile.readline()

@@ -372,6 +372,18 @@ async def test_a_file_that_cannot_be_used_fails_the_start(
         await transport.aclose()
 
 
+async def test_several_dialers_may_go_by_one(cdn: Network) -> None:
+    async with LocalHost() as host:
+        transport = Fronting(cdn.fronts("good"))
+        await transport.start(host)
+        await transport.start(host)
+        await transport.aclose()
+        await (await transport.prepare(HERE)).aclose()
+        await transport.aclose()
+        with pytest.raises(TransportError, match="was closed"):
+            await transport.prepare(HERE)
+
+
 def test_what_a_lists_maintainer_should_know_is_logged(
     cdn: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
