@@ -117,13 +117,7 @@ class Engine:
             return
         self._is_closing = True
         try:
-            for dial in tuple(self._dials):
-                dial.cancel(self._now)
-                self._end_dial(dial, _CLOSED)
-            for handle, stream in self._streams.items():
-                stream.fail(partial(error_of, _CLOSED))
-                handle.close()
-            self._streams.clear()
+            self._end_streams()
             self.flush()
             with anyio.move_on_after(_DRAIN):
                 while self._is_writing():
@@ -141,6 +135,7 @@ class Engine:
         if not self._is_ours() or self._is_closed:
             return
         self._is_closing = self._is_closed = True
+        self._end_streams()
         self.core.close(self._clocks.now())
         self.flush()
 
@@ -275,6 +270,8 @@ class Engine:
     def _failed(self, path: int, error: Exception) -> None:
         if self._is_ours():
             now = self._clocks.now()
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
             self._failures[path] = type(error).__name__
             self.core.carrier_failed(path, now)
             self._flush(now)
@@ -307,6 +304,7 @@ class Engine:
 
     async def _keep_time(self) -> None:
         try:
+            self._flush(self._clocks.now())  # what an earlier clock, which crashed, did not come to
             while True:
                 due = self._rings_at = self.core.next_timeout()
                 now = self._now.awake
@@ -318,6 +316,15 @@ class Engine:
         except anyio.get_cancelled_exc_class():
             self.close()  # the host ends, and with it whoever would hear an answer
             raise
+
+    def _end_streams(self) -> None:
+        for dial in tuple(self._dials):
+            dial.cancel(self._now)
+            self._end_dial(dial, _CLOSED)
+        for handle, stream in self._streams.items():
+            stream.fail(partial(error_of, _CLOSED))
+            handle.close()
+        self._streams.clear()
 
     # --- events -------------------------------------------------------------------------------
 
@@ -404,7 +411,7 @@ class Engine:
             return
         self._welcomed.add(event.session)
         self._traces.handshaken(event)
-        for pending in self._dials.values():
+        for pending in tuple(self._dials.values()):
             if pending.dial.session == event.session:
                 pending.progress.event("racer.session.handshaken", {"racer.seconds": event.seconds})
                 pending.reach(Stage.CONNECT)

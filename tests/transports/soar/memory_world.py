@@ -44,10 +44,12 @@ __all__ = (
     "RTT",
     "ZONE",
     "MemoryWorld",
+    "connect",
     "everything",
     "exactly",
     "pattern",
     "tls_contexts",
+    "tunnel",
 )
 
 ZONE = "t.example.com"
@@ -436,6 +438,17 @@ class MemoryWorld:
 async def connect(soar: Soar, host: str, *, tls: bool = False) -> ByteStream:
     """Return a stream to a target, without a race."""
     return await soar.connect(Target(host, 443 if tls else 80, tls=tls), Progress())
+
+
+@asynccontextmanager
+async def tunnel(host: str, **options: Any) -> AsyncIterator[tuple[MemoryWorld, ByteStream]]:
+    """Yield a world of its own, and a stream to a target in it."""
+    async with (
+        MemoryWorld() as world,
+        world.started(**options) as soar,
+        await connect(soar, host) as stream,
+    ):
+        yield world, stream
 
 
 async def exactly(stream: ByteStream, size: int) -> bytes:

@@ -7,29 +7,34 @@ import pytest
 
 from racer.errors import ErrorType, NetworkError, SessionLost, TargetRefused, TransportError
 from racer.testing import LocalHost
-from tests.transports.soar.memory_world import MemoryWorld, connect, everything, exactly, pattern
+from tests.transports.soar.memory_world import (
+    MemoryWorld,
+    connect,
+    everything,
+    exactly,
+    pattern,
+    tunnel,
+)
 
 pytestmark = pytest.mark.virtual_time
 
 
 async def test_octets_go_both_ways() -> None:
-    async with MemoryWorld() as world, world.started() as soar:
-        async with await connect(soar, "echo.example") as stream:
-            await stream.send(b"ping")
-            assert await exactly(stream, 4) == b"ping"
-            await stream.send_eof()
-            assert await everything(stream) == b""
+    async with tunnel("echo.example") as (_, stream):
+        await stream.send(b"ping")
+        assert await exactly(stream, 4) == b"ping"
+        await stream.send_eof()
+        assert await everything(stream) == b""
 
 
 async def test_a_half_closed_stream_still_receives() -> None:
-    async with MemoryWorld() as world, world.started() as soar:
-        async with await connect(soar, "up.example") as stream:
-            await stream.send(pattern(10_000))
-            await stream.send_eof()
-            await stream.send_eof()  # twice is once
-            with pytest.raises(anyio.ClosedResourceError):
-                await stream.send(b"more")
-            assert len(await everything(stream)) == 32
+    async with tunnel("up.example") as (_, stream):
+        await stream.send(pattern(10_000))
+        await stream.send_eof()
+        await stream.send_eof()  # twice is once
+        with pytest.raises(anyio.ClosedResourceError):
+            await stream.send(b"more")
+        assert len(await everything(stream)) == 32
 
 
 async def test_what_was_sent_before_a_close_arrives() -> None:
@@ -79,25 +84,23 @@ async def test_a_sender_waits_and_is_alone_and_learns_of_a_close() -> None:
 
 
 async def test_a_target_waits_for_a_receiver_that_takes_nothing() -> None:
-    async with MemoryWorld() as world, world.started() as soar:
-        async with await connect(soar, "down.example") as stream:
-            await stream.send(b"700000")
-            await anyio.sleep(20)
-            asked = world.questions
-            await anyio.sleep(20)
-            assert world.questions - asked < 60  # it stands still, and is only kept alive
-            assert await everything(stream) == pattern(700_000)
+    async with tunnel("down.example") as (world, stream):
+        await stream.send(b"700000")
+        await anyio.sleep(20)
+        asked = world.questions
+        await anyio.sleep(20)
+        assert world.questions - asked < 60  # it stands still, and is only kept alive
+        assert await everything(stream) == pattern(700_000)
 
 
 async def test_a_cancelled_receive_loses_nothing() -> None:
-    async with MemoryWorld() as world, world.started() as soar:
-        async with await connect(soar, "down.example") as stream:
-            await stream.send(b"50000")
-            got = bytearray()
-            while len(got) < 50_000:
-                with anyio.move_on_after(0.003):
-                    got += await stream.receive(500)
-            assert got == pattern(50_000)
+    async with tunnel("down.example") as (_, stream):
+        await stream.send(b"50000")
+        got = bytearray()
+        while len(got) < 50_000:
+            with anyio.move_on_after(0.003):
+                got += await stream.receive(500)
+        assert got == pattern(50_000)
 
 
 async def test_a_reset_is_no_end() -> None:
@@ -138,10 +141,9 @@ async def test_what_came_before_a_loss_can_be_read() -> None:
 
 
 async def test_nonsense_is_refused() -> None:
-    async with MemoryWorld() as world, world.started() as soar:
-        async with await connect(soar, "echo.example") as stream:
-            with pytest.raises(ValueError, match="max_bytes must be at least 1"):
-                await stream.receive(0)
+    async with tunnel("echo.example") as (_, stream):
+        with pytest.raises(ValueError, match="max_bytes must be at least 1"):
+            await stream.receive(0)
 
 
 async def test_a_dial_that_is_not_awaited_fails_where_its_stream_is_used() -> None:

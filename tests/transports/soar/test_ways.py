@@ -21,6 +21,7 @@ from transports.soar.carriers.udp import UDPCarrier
 if TYPE_CHECKING:
     from transports.soar._ways import Way
 
+NONE = dns.exception.DNSException("none")  # type: ignore[no-untyped-call]
 URLS = ("udp://192.0.2.1", "tcp://192.0.2.1", "tls://dns.example", "https://dns.example/a-secret")
 
 
@@ -104,7 +105,7 @@ def test_the_systems_resolvers_are_the_first_three(monkeypatch: pytest.MonkeyPat
     assert [str(url) for url in system_resolvers()] == ["udp://192.0.2.1", "udp://[2001:db8::1]"]
 
 
-@pytest.mark.parametrize("servers", [[], dns.exception.DNSException("none")], ids=str)
+@pytest.mark.parametrize("servers", [[], NONE], ids=["empty", "no file"])
 def test_a_machine_without_resolvers_says_so(
     monkeypatch: pytest.MonkeyPatch, servers: list[Any] | Exception
 ) -> None:
