@@ -278,7 +278,7 @@ class Wire:
                 for each in self.net.captured
                 if each.point is point
                 and each.side is packets.Side.CLIENT
-                and each.packet.over == "tcp"
+                and packets.Flags.SYN in each.packet.flags
                 and each.packet.destination_port == 443
             }
         )
