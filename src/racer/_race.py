@@ -59,7 +59,8 @@ class Race:
     """One race, for who needs more than its first finisher: `async with dialer.race(...) as race: async for conn in race`.
 
     It is demand-driven. A finisher that was handed out counts as running until the next is asked for, and asking says
-    "that one did not do". Meanwhile the race's clock stands still and nothing new starts, while attempts under way go on.
+    "that one did not do". Meanwhile the race's clock stands still and nothing new starts, while attempts under way go on,
+    and their own time with them.
     Leaving the context cancels them and closes what nobody took; streams that were handed out belong to the consumer,
     also when the body raises.
 

@@ -7,7 +7,7 @@ transports obey the same rules with different data:
                               │ failed, expire ▶ failed
 
 "Undecided" is running, arrived or held. While something has arrived or is held, nothing new starts (R5), and while the
-schedule is paused its clock stands still.
+schedule is paused its clock stands still; lanes that run meanwhile use up their own time.
 """
 
 from __future__ import annotations
@@ -196,7 +196,11 @@ class Schedule:
             self._paused_at = now
 
     def resume(self, now: float) -> None:
-        """Let the race's clock go on from where it stood: all that lies ahead comes that much later."""
+        """Let the race's clock go on from where it stood: starts and the deadline come that much later.
+
+        The time that running lanes have for themselves went on: they did too, and one whose time is over says nothing
+        more by hanging on.
+        """
         if self._paused_at is None:
             return
         pause = now - self._paused_at
@@ -205,8 +209,6 @@ class Schedule:
         self._begun += pause
         self._tier_opened += pause
         self._last_start += pause
-        for index in self._started:
-            self._started[index] += pause
 
     def _clock(self, now: float) -> float:
         return now if self._paused_at is None else self._paused_at

@@ -101,17 +101,32 @@ async def test_the_deadline_counts_waiting_only() -> None:
         await scene.assert_clean()
 
 
-async def test_delays_and_own_timeouts_count_waiting_only() -> None:
+async def test_delays_count_waiting_only_and_an_attempts_own_time_goes_on() -> None:
     scripts = (wins(0.5), 0), (hangs(), 0), (wins(), 2.0)
+    async with scene_of(*scripts, attempt_timeout=11.0) as scene, race_in(scene) as race:
+        async with await anext(race):
+            await anyio.sleep(10.0)
+        async with await anext(race) as third:
+            assert third.transport_name == "c"
+            assert began(scene) == {
+                "a": 0.0,
+                "b": 0.0,
+                "c": 11.0,
+            }  # b's time was over before c's turn
+            assert race.report["b"].outcome is Outcome.TIMED_OUT
+        with pytest.raises(StopAsyncIteration):
+            await anext(race)
+        assert anyio.current_time() == 11.0
+
+
+async def test_an_attempt_whose_time_ran_out_meanwhile_is_over_when_the_next_is_asked_for() -> None:
+    scripts = (wins(0.5), 0), (hangs(), 0), (wins(), 8.0)
     async with scene_of(*scripts, attempt_timeout=3.0) as scene, race_in(scene) as race:
         async with await anext(race):
             await anyio.sleep(10.0)
         async with await anext(race) as third:
             assert third.transport_name == "c"
-        assert began(scene) == {"a": 0.0, "b": 0.0, "c": 12.0}
-        with pytest.raises(StopAsyncIteration):
-            await anext(race)
-        assert anyio.current_time() == 13.0
+        assert anyio.current_time() == 10.5
         assert race.report["b"].outcome is Outcome.TIMED_OUT
 
 

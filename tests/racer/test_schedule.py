@@ -226,12 +226,24 @@ def test_the_clock_stands_still_while_a_finisher_is_in_hands() -> None:
     schedule.dismiss(0)
     assert schedule.state(0) is LaneState.FAILED
     assert schedule.start_due(100.5) == ()
-    assert schedule.next_timeout() == 101.0  # half a second of the delay was left
-    assert schedule.start_due(101.0) == (2,)
-    assert schedule.next_timeout() == 103.0
-    assert schedule.expire(103.0) == (1,)
+    assert schedule.next_timeout() == 3.0  # a running lane's own time went on meanwhile
+    assert schedule.expire(100.5) == (1,)
+    assert schedule.start_due(100.5) == (2,)  # and nothing runs any more
     assert schedule.next_timeout() == 110.0
     assert schedule.is_expired(110.0)
+
+
+def test_what_is_left_of_a_delay_is_left_after_a_pause_too() -> None:
+    schedule = Schedule([Lane(), Lane(timeout=200), Lane(start_delay=1)], now=0, timeout=10)
+    assert schedule.start_due(0) == (0, 1)
+    schedule.arrived(0)
+    assert schedule.take() == 0
+    schedule.pause(0.5)
+    schedule.resume(100.5)
+    schedule.dismiss(0)
+    assert schedule.start_due(100.5) == ()
+    assert schedule.next_timeout() == 101.0  # half a second of the delay was left
+    assert schedule.start_due(101.0) == (2,)
 
 
 def test_nothing_starts_beside_a_finisher_even_while_the_clock_runs() -> None:
