@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +12,7 @@ from anyio.abc import SocketAttribute
 
 from racer.errors import RacerError
 from transports._net.drive import close_by_force
+from transports._net.udp import DatagramSocket
 from transports._net.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -33,9 +34,16 @@ _FAREWELL: Final = (
     10.0  # seconds that a replaced socket still listens: late answers count (SPEC 5.4)
 )
 _IDLE: Final = 30.0  # seconds without a question after which the socket is closed
-_RETRY: Final = 0.25  # seconds between tries to open a socket
+# Seconds after a failure, doubling until something is answered: a closed port answers at once, and to no end.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 1.0
 
-_PATH_ERRORS: Final = (OSError, RacerError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+_PATH_ERRORS: Final = (
+    OSError,
+    RacerError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+)
 
 logger = logging.getLogger("racer.soar")
 
@@ -43,8 +51,10 @@ logger = logging.getLogger("racer.soar")
 class UDPCarrier:
     """Has one socket at a time, and the one before for as long as answers may still come to it.
 
+    What fails is told, and made anew after a pause when there is something to ask.
+
     Args:
-        open_datagrams: makes a socket that talks to the resolver alone; over a plain socket, datagrams are read and
+        open_datagrams: makes a socket that talks to the resolver alone; over one of our own, datagrams are read and
             written without a task switch for each.
     """
 
@@ -57,13 +67,15 @@ class UDPCarrier:
         self._current: _Socket | None = None
         self._wanted: Wakeup | None = None
         self._is_wanted = False
+        self._pause = _FIRST_PAUSE
+        self._not_before = float("-inf")
 
     def send(self, messages: Sequence[bytes], *, fresh: bool = False) -> None:
         """As `Carrier.send`."""
         current = self._current
         if current is not None and not fresh and current.send(messages):
             return
-        if current is not None and fresh:
+        if current is not None:
             current.retire()
             self._current = None
         self._waiting.extend(messages)
@@ -73,41 +85,51 @@ class UDPCarrier:
 
     async def run(self, deliver: Deliver, failed: Failed) -> None:
         """As `Carrier.run`."""
+
+        def heard(messages: Sequence[bytes]) -> None:
+            self._pause = _FIRST_PAUSE
+            deliver(messages)
+
         self._wanted = Wakeup()
         async with anyio.create_task_group() as tasks:
             while True:
-                if not self._is_wanted:
+                while not self._is_wanted:
                     await self._wanted.wait()
-                    continue
-                self._is_wanted = False
-                await self._open(tasks, deliver, failed)
+                await anyio.sleep_until(self._not_before)
+                await self._open(tasks, heard, failed)
 
     async def _open(self, tasks: TaskGroup, deliver: Deliver, failed: Failed) -> None:
         try:
             stream = await self._open_datagrams()
         except _PATH_ERRORS as exc:
+            self._is_wanted = False
             self._waiting.clear()
-            failed(exc)
-            await anyio.sleep(_RETRY)
+            self._fail(exc, failed)
             return
-        held = _Socket(stream)
-        self._current = held
+        held = self._current = _Socket(stream)
         tasks.start_soon(self._serve, held, deliver, failed)
         waiting = list(self._waiting)
         self._waiting.clear()
+        self._is_wanted = False  # also what was asked for while it was being made
         held.send(waiting)
 
     async def _serve(self, held: _Socket, deliver: Deliver, failed: Failed) -> None:
+        error: Exception | None = None
         try:
-            await held.serve(deliver)
-        except _PATH_ERRORS as exc:
-            if self._current is held:
-                self._current = None
-                failed(exc)
+            error = await held.serve(deliver)
         finally:
-            if self._current is held:
+            is_current = self._current is held
+            if is_current:
                 self._current = None
             await close_by_force(held.stream)
+        if error is not None and is_current:
+            self._fail(error, failed)
+
+    def _fail(self, error: Exception, failed: Failed) -> None:
+        self._not_before = anyio.current_time() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        logger.debug("a resolver could not be asked: %s", type(error).__name__)
+        failed(error)
 
 
 class _Socket:
@@ -115,15 +137,21 @@ class _Socket:
 
     def __init__(self, stream: UnreliableObjectStream[bytes]) -> None:
         self.stream = stream
-        self._sock: socket.socket | None = stream.extra(SocketAttribute.raw_socket, None)
+        # An event loop may read from another's socket by itself; only ours is nobody else's.
+        self._sock: socket.socket | None = (
+            stream.extra(SocketAttribute.raw_socket) if isinstance(stream, DatagramSocket) else None
+        )
         self._queue: deque[bytes] = deque(maxlen=_MAX_WAITING)
         self._queued = Wakeup()
         self._used_at = anyio.current_time()
         self._scope = anyio.CancelScope()
         self._is_retired = False
+        self._error: Exception | None = None
 
     def send(self, messages: Sequence[bytes]) -> bool:
-        """Send, or say that this socket is of no more use."""
+        """Send, or say that this socket is of no more use. What comes after a failure is lost with the rest."""
+        if self._error is not None:
+            return True
         if self._is_retired:
             return False
         self._used_at = anyio.current_time()
@@ -137,8 +165,9 @@ class _Socket:
         except BlockingIOError:
             pass  # the system's buffer is full: the rest is lost, as it may be on any link
         except OSError as exc:
-            # An answer of the network to an earlier datagram, or no way there now; the reader meets it as well.
-            logger.debug("a datagram was not taken: %s", type(exc).__name__)
+            # There is no way any more, or an earlier datagram met a closed port, which the system tells only once.
+            if exc.errno != errno.ENOBUFS:
+                self._end(exc)
         return True
 
     def retire(self) -> None:
@@ -146,12 +175,8 @@ class _Socket:
         self._is_retired = True
         self._scope.deadline = min(self._scope.deadline, anyio.current_time() + _FAREWELL)
 
-    async def serve(self, deliver: Deliver) -> None:
-        """Read until it is retired or has had nothing to do for a while.
-
-        Raises:
-            OSError, anyio.BrokenResourceError: the network says that questions did not arrive.
-        """
+    async def serve(self, deliver: Deliver) -> Exception | None:
+        """Read until it is retired or has had nothing to do for a while, or return why questions did not arrive."""
         with self._scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch)
@@ -160,15 +185,20 @@ class _Socket:
                     await self._read_stream(deliver)
                 else:
                     await self._read_socket(self._sock, deliver)
+        return self._error
+
+    def _end(self, error: Exception | None = None) -> None:
+        self._is_retired = True
+        self._error = self._error or error
+        self._scope.cancel()
 
     async def _watch(self) -> None:
         while (end := self._used_at + _IDLE) > anyio.current_time():  # noqa: ASYNC110 - the end moves on, silently
             await anyio.sleep_until(end)
-        self._is_retired = True
-        self._scope.cancel()
+        self._end()
 
     async def _read_socket(self, sock: socket.socket, deliver: Deliver) -> None:
-        while True:
+        while self._error is None:
             await anyio.wait_readable(sock)
             batch: list[bytes] = []
             try:
@@ -176,18 +206,23 @@ class _Socket:
                     batch.append(sock.recv(_MAX_DATAGRAM))  # noqa: PERF401 - until there is none
             except BlockingIOError:
                 pass
-            except ConnectionRefusedError:
-                if not batch:
-                    raise
+            except OSError as exc:
+                self._end(exc)
             if batch:
                 deliver(batch)
 
     async def _read_stream(self, deliver: Deliver) -> None:
-        while True:
-            deliver((await self.stream.receive(),))
+        try:
+            while True:
+                deliver((await self.stream.receive(),))
+        except _PATH_ERRORS as exc:
+            self._end(exc)
 
     async def _write(self) -> None:
-        while True:
-            while self._queue:
-                await self.stream.send(self._queue.popleft())
-            await self._queued.wait(math.inf)
+        try:
+            while True:
+                while self._queue:
+                    await self.stream.send(self._queue.popleft())
+                await self._queued.wait()
+        except _PATH_ERRORS as exc:
+            self._end(exc)
