@@ -36,6 +36,7 @@ _IFF_TUN: Final = 0x0001
 _IFF_NO_PI: Final = 0x1000
 _NAME: Final = b"racer%d"  # the kernel puts in a number that is free
 _TOOLS: Final = ("ip", "unshare", "nsenter")
+_UNSHARE: Final = ("unshare", "--net", "--mount", "--propagation=private")
 
 
 def why_unavailable() -> str | None:
@@ -52,8 +53,20 @@ def why_unavailable() -> str | None:
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         return f"missing: {', '.join(missing)} (Debian: iproute2, util-linux)"
-    tried = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)  # noqa: S607 - root's PATH
-    return None if tried.returncode == 0 else "the kernel makes no network namespaces here"
+    return _refused()
+
+
+def _refused() -> str | None:
+    """Return what the kernel does not let root do here; `None` when it lets it do all."""
+    try:
+        os.close(os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as exc:
+        return f"{_DEVICE} cannot be opened: {exc.strerror}"
+    tried = subprocess.run([*_UNSHARE, "true"], capture_output=True, check=False)  # noqa: S603 - root's PATH
+    if tried.returncode:
+        said = tried.stderr.decode("utf-8", "replace").strip()
+        return f"the kernel makes no namespaces here: {said or tried.returncode}"
+    return None
 
 
 class Tun:
@@ -175,7 +188,7 @@ class Namespace:
                 f'mount --bind /dev/shm/$$ "$(readlink -f /etc/resolv.conf)" && rm /dev/shm/$$ && {script}'
             )
         self._holder = holder = await anyio.open_process(
-            ["unshare", "--net", "--mount", "--propagation=private", "sh", "-c", script],
+            [*_UNSHARE, "sh", "-c", script],
             stderr=subprocess.PIPE,
         )
         assert holder.stdout is not None

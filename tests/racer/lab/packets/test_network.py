@@ -157,6 +157,8 @@ anyio.run(main)
         ("os.geteuid", lambda: 1000, "needs root"),
         ("_DEVICE", Path("/dev/net/none"), "has no /dev/net/none"),
         ("_TOOLS", ("no-such-tool",), "missing: no-such-tool"),
+        ("_DEVICE", Path("/"), "/ cannot be opened: Is a directory"),
+        ("_UNSHARE", ("sh", "-c", "echo not here >&2; exit 1"), "no namespaces here: not here"),
     ],
 )
 async def test_where_it_cannot_be_had_it_says_why(
