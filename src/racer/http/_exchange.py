@@ -146,8 +146,7 @@ class Exchange:
         if step is Step.GIVE:
             return True
         self._pool.detach(entry, now)
-        self._policy.held = Held(route, response)
-        self._held_via = via
+        self._policy.held = Held(response, via)
         return False
 
     def _take_fault(self, fault: Fault) -> None:
@@ -175,7 +174,7 @@ class Exchange:
         held = self._policy.held
         if self._policy.after_last() is Step.GIVE_HELD and held is not None:
             self._policy.held = None
-            return held.response, self._held_via
+            return held.response, held.via
         raise self._failure()
 
     def _failure(self) -> Failure:

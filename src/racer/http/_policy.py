@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from racer.http._messages import Response
+    from racer.http._messages import Response, Via
     from racer.http2._fault import Fault
 
 __all__ = ("PATIENCE", "RETRY_METHODS", "RETRY_STATUSES", "Fallback", "Held", "Step")
@@ -41,12 +41,12 @@ class Step(enum.Enum):
     """The response held last is the caller's."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Held:
-    """A response that may yet be the best there is."""
+    """A response that may yet be the best there is, and by which way it came."""
 
-    route: str
     response: Response
+    via: Via
 
 
 @dataclass(slots=True, kw_only=True)
