@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.streams.tls import TLSAttribute, TLSStream
 
-from racer.errors import ErrorType, NetworkError, NotUsable, Stage
+from racer.errors import NetworkError, NotUsable, Stage, TransportError, error_type_of
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -82,7 +82,9 @@ async def wrap(stream: ByteStream, target: Target, context: ssl.SSLContext) -> T
         )
     except (anyio.EndOfStream, anyio.BrokenResourceError) as exc:  # neither has words of its own
         msg = "the stream was cut off in the TLS handshake"
-        raise NetworkError(msg, error_type=ErrorType.CONNECTION_RESET) from exc
+        if isinstance(exc.__cause__, TransportError):  # a tunnel knows what happened to it
+            msg += f": {exc.__cause__}"
+        raise NetworkError(msg, error_type=error_type_of(exc)) from exc
 
 
 def demand_tls(stream: ByteStream, target: Target) -> None:
