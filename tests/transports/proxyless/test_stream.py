@@ -121,23 +121,25 @@ def test_disorder_needs_a_socket() -> None:
 async def test_a_plain_tcp_stream_of_a_hooks_will_do_for_disorder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with connected() as (_, other, _):
-        async with await anyio.connect_tcp(*other.getpeername()) as inner:
-            sock = inner.extra(SocketAttribute.raw_socket)
-            limit = hop_limit_of(sock.family)
-            usual = sock.getsockopt(*limit)
-            sends: list[tuple[bytes, int]] = []
-            send = inner.send
+    async with (
+        connected() as (_, other, _),
+        await anyio.connect_tcp(*other.getpeername()) as inner,
+    ):
+        sock = inner.extra(SocketAttribute.raw_socket)
+        limit = hop_limit_of(sock.family)
+        usual = sock.getsockopt(*limit)
+        sends: list[tuple[bytes, int]] = []
+        send = inner.send
 
-            async def spy(item: bytes) -> None:
-                sends.append((item, sock.getsockopt(*limit)))
-                await send(item)
+        async def spy(item: bytes) -> None:
+            sends.append((item, sock.getsockopt(*limit)))
+            await send(item)
 
-            monkeypatch.setattr(inner, "send", spy)
-            stream = shaped(inner, flight("disorder:0|split:2,3"), None)
-            await stream.send(b"abcdefgh")
-            assert sends == [(b"ab", 1), (b"cde", usual), (b"fgh", usual)]
-            assert sock.getsockopt(*limit) == usual > 1
+        monkeypatch.setattr(inner, "send", spy)
+        stream = shaped(inner, flight("disorder:0|split:2,3"), None)
+        await stream.send(b"abcdefgh")
+        assert sends == [(b"ab", 1), (b"cde", usual), (b"fgh", usual)]
+        assert sock.getsockopt(*limit) == usual > 1
 
 
 class Spy:
