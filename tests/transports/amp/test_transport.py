@@ -412,7 +412,9 @@ def test_urls_that_cannot_be(url: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", KEY]
+    "key",
+    ["", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", KEY],
+    ids=["empty", "junk", "private"],
 )
 def test_keys_that_cannot_be(key: str) -> None:
     with pytest.raises(ConfigError, match="public_key"):

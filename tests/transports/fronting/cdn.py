@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 import http.server
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -194,10 +195,12 @@ def hidden(name: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that is free, below those that the system hands out to anybody meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
