@@ -1,34 +1,37 @@
-"""Where a server's questions come from: datagrams, and connections (RFC 1035, RFC 7766)."""
+"""Where a server's questions come from: the sockets, and the datagrams (RFC 1035); connections are beside this."""
 
 from __future__ import annotations
 
 import ipaddress
 import logging
 import socket
-from typing import TYPE_CHECKING, Final, Protocol
+import sys
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
-import anyio.abc
+import anyio.lowlevel
 
-from racer.errors import ProtocolError
-from transports._net.wakeup import Wakeup
-from transports.soar.carriers.streams import StreamMachine
+from transports._net.addresses import host_port
+from transports._net.tcp import socket_address
 from transports.soar.core.server.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anyio.abc import SocketStream
-
-__all__ = ("DatagramListener", "StreamListener", "Taker", "bind")
+__all__ = ("DatagramListener", "Taker", "bind")
 
 _MAX_DATAGRAM: Final = 4096  # octets; no resolver's question is longer
-_BATCH: Final = 64
-_MAX_CONNECTIONS: Final = 512
-_IDLE: Final = 30.0  # seconds, RFC 7766 section 6.2.3
-_MAX_BACKLOG: Final = 1 << 20  # octets of answers that a connection doesn't take
-_BUFFER: Final = 1 << 20  # of the socket: what arrives while the loop does something else
-_TRIES: Final = 16
+_BATCH: Final = 64  # datagrams in one turn of the loop
+_BUFFER: Final = 1 << 20  # octets, of the socket: what arrives while the loop does something else
+_WAITING: Final = 128  # connections that the system keeps until they are accepted
+_TRIES: Final = 16  # for a port that is free for both
+_MAX_KNOWN: Final = 4096  # addresses whose octets are remembered
+_PAUSE: Final = 0.05  # seconds before a socket is asked again that gave nothing but errors
+
+# <linux/in.h>; the socket module has no name for it.
+_IP_PKTINFO: Final = 8
+_ANCILLARY: Final = 128  # octets; one address takes 40
 
 logger = logging.getLogger("racer.soar")
 
@@ -48,39 +51,56 @@ def bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
         port: 0 for any that both can have.
 
     Raises:
-        OSError: the port is taken, or not ours to use.
+        OSError: the port is taken, or not ours to use; says which.
     """
-    family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
     for attempt in range(_TRIES):
-        datagrams = socket.socket(family, socket.SOCK_DGRAM)
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            for sock in (datagrams, listener):
-                sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-                datagrams.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            datagrams.bind((host, port))
-            listener.bind((host, datagrams.getsockname()[1]))
-            listener.listen(128)
-        except OSError:
-            datagrams.close()
-            listener.close()
-            if port or attempt == _TRIES - 1:
-                raise
-        else:
-            return datagrams, listener
+        with ExitStack() as made:
+            try:
+                datagrams = made.enter_context(_bound(socket.SOCK_DGRAM, host, port))
+                chosen = datagrams.getsockname()[1]
+                listener = made.enter_context(_bound(socket.SOCK_STREAM, host, chosen))
+                listener.listen(_WAITING)
+            except OSError as exc:
+                if port or attempt == _TRIES - 1:
+                    msg = f"cannot listen on {host_port(host, port)}: {exc.strerror or exc}"
+                    raise OSError(exc.errno, msg) from exc
+            else:
+                made.pop_all()
+                return datagrams, listener
     raise AssertionError  # the last try returned or raised
+
+
+def _bound(kind: socket.SocketKind, host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, kind)
+    try:
+        sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if kind == socket.SOCK_DGRAM:
+            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
+        elif sys.platform != "win32":  # where it would let two programs have one port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(socket_address(host, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 class DatagramListener:
     """Reads in batches, so that one turn of the loop serves many questions.
 
+    On a socket that is bound to all addresses of the machine an answer leaves from the one that was asked, or the
+    resolver would not take it; where the system can't tell which that was, it has to be bound to one.
+
     Args:
-        sock: bound; belongs to this object.
+        sock: bound; the caller closes it once `run` has ended.
         taker: takes what comes.
+
+    Attributes:
+        dropped: how many answers the system did not take.
     """
 
     def __init__(self, sock: socket.socket, taker: Taker) -> None:
@@ -88,121 +108,87 @@ class DatagramListener:
         self._sock = sock
         self._taker = taker
         self._addresses: dict[str, bytes] = {}
+        self._tells_address = _ask_for_address(sock)
         self.dropped = 0
 
     def send(self, message: bytes, source: Source) -> None:
         """Send an answer; one that the system doesn't take now is lost, as on any network."""
         try:
-            self._sock.sendto(message, source.tag)  # type: ignore[call-overload]
+            if self._tells_address:
+                tag: Any = source.tag
+                self._sock.sendmsg((message,), tag[1], 0, tag[0])
+            else:
+                self._sock.sendto(message, source.tag)  # type: ignore[call-overload]
         except OSError:
             self.dropped += 1
 
     async def run(self) -> None:
-        """Read until cancelled, then close."""
-        sock = self._sock
+        """Read until cancelled."""
+        while True:
+            await anyio.wait_readable(self._sock)
+            # As long as batches are full, another turn of the loop costs less than asking the system to wake us.
+            while await self._read() == _BATCH:
+                await anyio.lowlevel.checkpoint()
+
+    async def _read(self) -> int:
+        """Take what waits, at most a batch, and return how many reads that were."""
+        batch: list[tuple[bytes, Source]] = []
+        read = self._read_with_address if self._tells_address else self._read_one
+        tries = 0
         try:
-            while True:
-                await anyio.wait_readable(sock)
-                batch: list[tuple[bytes, Source]] = []
+            while tries < _BATCH:
+                tries += 1
                 try:
-                    for _ in range(_BATCH):
-                        message, peer = sock.recvfrom(_MAX_DATAGRAM)
-                        batch.append((message, Source(self._packed(peer[0]), peer[1], False, peer)))  # noqa: FBT003
+                    batch.append(read())
                 except BlockingIOError:
-                    pass
-                except OSError as exc:  # an ICMP error of an earlier answer
-                    logger.debug("a datagram could not be read: %s", type(exc).__name__)
-                if batch:
-                    self._taker.receive(batch)
-        finally:
-            anyio.notify_closing(sock)
-            sock.close()
+                    tries -= 1
+                    break
+        except OSError as exc:  # a system may tell of an earlier answer's fate here
+            logger.debug("a datagram could not be read: %s", type(exc).__name__)
+        if batch:
+            self._taker.receive(batch)
+        elif tries:
+            await anyio.sleep(_PAUSE)
+        return tries
+
+    def _read_one(self) -> tuple[bytes, Source]:
+        message, peer = self._sock.recvfrom(_MAX_DATAGRAM)
+        return message, Source(self._packed(peer[0]), peer[1], False, peer)  # noqa: FBT003
+
+    def _read_with_address(self) -> tuple[bytes, Source]:
+        message, found, _, peer = self._sock.recvmsg(_MAX_DATAGRAM, _ANCILLARY)
+        tag = (peer, [(level, kind, _reversed(level, data)) for level, kind, data in found])
+        return message, Source(self._packed(peer[0]), peer[1], False, tag)  # noqa: FBT003
 
     def _packed(self, host: str) -> bytes:
         packed = self._addresses.get(host)
         if packed is None:
-            if len(self._addresses) >= 4096:
+            if len(self._addresses) >= _MAX_KNOWN:
                 self._addresses.clear()
             packed = self._addresses[host] = ipaddress.ip_address(host.partition("%")[0]).packed
         return packed
 
 
-class _Connection:
-    """One connection of a resolver's."""
-
-    def __init__(self) -> None:
-        self.answers = bytearray()
-        self.wakeup = Wakeup()
-        self.is_over = False
-
-    def send(self, message: bytes) -> None:
-        if len(self.answers) > _MAX_BACKLOG:
-            self.is_over = True  # it asks and doesn't read
-        elif not self.is_over:
-            self.answers += len(message).to_bytes(2) + message
-        self.wakeup.set()
+def _ask_for_address(sock: socket.socket) -> bool:
+    """Have each datagram come with the address that it was sent to, where that isn't known; return whether it will."""
+    if not ipaddress.ip_address(sock.getsockname()[0]).is_unspecified:
+        return False
+    with suppress(OSError, AttributeError):
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+            return True
+        if sys.platform == "linux":
+            sock.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
+            return True
+    return False
 
 
-class StreamListener:
-    """Serves connections, the ones that have been idle for long not.
+def _reversed(level: int, data: bytes) -> bytes:
+    """Return the ancillary octets with which an answer leaves from where its question came to, by whatever interface.
 
-    Args:
-        sock: listening; belongs to this object.
-        taker: takes what comes.
+    An `in_pktinfo` is interface 4, own address 4, address of the header 4; an `in6_pktinfo` address 16, interface 4,
+    which link-local addresses need (ip(7), RFC 3542 section 6.1).
     """
-
-    def __init__(self, sock: socket.socket, taker: Taker) -> None:
-        """Accept nothing yet."""
-        self._sock = sock
-        self._taker = taker
-        self._connections = 0
-
-    def send(self, message: bytes, source: Source) -> None:
-        """Send an answer on the connection that its question came by."""
-        connection = source.tag
-        assert isinstance(connection, _Connection)
-        connection.send(message)
-
-    async def run(self) -> None:
-        """Accept until cancelled, then close everything."""
-        listener = await anyio.abc.SocketListener.from_socket(self._sock)
-        async with listener:
-            await listener.serve(self._serve)
-
-    async def _serve(self, stream: SocketStream) -> None:
-        async with stream:
-            if self._connections >= _MAX_CONNECTIONS:
-                return
-            self._connections += 1
-            try:
-                await self._talk(stream)
-            except* (OSError, anyio.EndOfStream, anyio.BrokenResourceError, ProtocolError) as exc:
-                logger.debug("a connection of a resolver's ended: %r", exc.exceptions)
-            finally:
-                self._connections -= 1
-
-    async def _talk(self, stream: SocketStream) -> None:
-        peer = stream.extra(anyio.abc.SocketAttribute.raw_socket).getpeername()
-        address = ipaddress.ip_address(peer[0].partition("%")[0]).packed
-        connection = _Connection()
-        source = Source(address, peer[1], True, connection)  # noqa: FBT003
-        machine = StreamMachine()
-
-        async def write() -> None:
-            while not connection.is_over:
-                while connection.answers:
-                    data = bytes(connection.answers)
-                    connection.answers.clear()
-                    await stream.send(data)
-                await connection.wakeup.wait()
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(write)
-            with anyio.move_on_after(_IDLE) as idle:
-                while True:
-                    messages = machine.receive_data(await stream.receive())
-                    idle.deadline = anyio.current_time() + _IDLE
-                    if messages:
-                        self._taker.receive([(message, source) for message in messages])
-            tasks.cancel_scope.cancel()
+    if level == socket.IPPROTO_IP:
+        return bytes(4) + data[4:8] + bytes(4)
+    return data if data[:2] >= b"\xfe\x80" else data[:16] + bytes(4)

@@ -117,7 +117,7 @@ class TargetPolicy:
         return f"port {port} is not allowed there" if rules else "the name is not allowed"
 
     def refuses_address(
-        self, address: Address, port: int, *, name: str | None = None
+        self, address: Address, port: int, *, name: str | None = None, is_own: bool = False
     ) -> str | None:
         """Return why `address` may not be connected to, or `None`.
 
@@ -125,9 +125,10 @@ class TargetPolicy:
             address: as it will be connected to.
             port: likewise.
             name: that it was found under; `None` where the client gave the address itself.
+            is_own: whether it was found to be this machine's, listed as such or not.
         """
         address = _plain(address)
-        is_own = address in self._own
+        is_own = is_own or address in self._own
         if not (is_own and port == _DNS_PORT) and self._is_listed(address, port):
             return None
         if is_own:

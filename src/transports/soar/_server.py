@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
-from typing import TYPE_CHECKING, Final, Self
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final, Self, assert_never
 
 import anyio
 
@@ -12,9 +14,12 @@ from racer.errors import ConfigError
 from transports._net.resolve import SystemResolver
 from transports._net.wakeup import Wakeup
 from transports.soar._clocks import SystemClocks
-from transports.soar._listeners import DatagramListener, StreamListener, bind
+from transports.soar._connections import StreamListener
+from transports.soar._listeners import DatagramListener, bind
 from transports.soar._policy import DEFAULT_PORTS, TargetPolicy
-from transports.soar._targets import TargetConnector, Tunnel
+from transports.soar._server_traces import ServerTraces
+from transports.soar._targets import TargetConnector
+from transports.soar._tunnels import Tunnel
 from transports.soar.core.crypto.keys import ServerKey
 from transports.soar.core.dns.authority import Authority
 from transports.soar.core.dns.zone import Zone, Zones
@@ -23,22 +28,29 @@ from transports.soar.core.server.server import Server
 from transports.soar.core.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    import socket
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from anyio.abc import TaskGroup
+    from opentelemetry.metrics import Meter
+    from opentelemetry.trace import Tracer
 
     from racer.abc import DialTCP
     from transports._net.resolve import Resolver
     from transports.soar._clocks import Clocks
+    from transports.soar._policy import Address
     from transports.soar.core.server.credentials import IssuedGrant
     from transports.soar.core.server.server_stream import ServerStream
     from transports.soar.core.server.source import Source
-    from transports.soar.core.server.status import ServerStatus
+    from transports.soar.core.server.status import ServerCounts, ServerStatus
 
 __all__ = ("SoarServer",)
 
 _FAREWELL: Final = 1.0  # seconds in which clients are told that the server shuts down
+
+logger = logging.getLogger("racer.soar")
 
 
 class SoarServer:
@@ -64,6 +76,9 @@ class SoarServer:
         clocks: tell the time.
         uptime: seconds for which it counts as running already; for tests and benchmarks, since a server executes early
             frames only 90 s after its start (SPEC 7.9). A server that takes over a running one's key must leave it 0.
+        tracer: of OpenTelemetry; the global provider's by default.
+        meter: likewise.
+        shows_targets: whether spans name targets and grants.
 
     Raises:
         ConfigError: an option that cannot be; says which.
@@ -88,17 +103,17 @@ class SoarServer:
         dial_tcp: DialTCP | None = None,
         clocks: Clocks | None = None,
         uptime: float = 0.0,
+        tracer: Tracer | None = None,
+        meter: Meter | None = None,
+        shows_targets: bool = False,
     ) -> None:
         """Check the options; no IO."""
         self._host = _checked_host(host)
-        self._port = port
         self._key = ServerKey.parse(key) if isinstance(key, str) else key
         zones = Zones(
             Zone.parse(text) for text in ([domain] if isinstance(domain, str) else domain)
         )
-        addresses = {ipaddress.ip_address(text) for text in own} | {
-            ipaddress.ip_address(self._host)
-        }
+        self._port = _checked_port(port)
         servers = name_servers or {f"ns.{zones.all[0].text}": [self._host]}
         self._settings = ServerSettings(
             key=self._key,
@@ -106,7 +121,7 @@ class SoarServer:
             authority=Authority(
                 zones,
                 {
-                    name: [ipaddress.ip_address(text) for text in them]
+                    name: [_address(text, "name_servers") for text in them]
                     for name, them in servers.items()
                 },
             ),
@@ -116,19 +131,24 @@ class SoarServer:
             max_sessions=max_sessions,
         )
         self._connector = TargetConnector(
-            TargetPolicy(allow=allow, ports=ports, own=addresses),
+            self._policy(allow, ports, own),
             resolver or SystemResolver(),
             dial_tcp=dial_tcp,
         )
         self._clocks = clocks or SystemClocks()
         self._uptime = uptime
+        self._tracer = tracer
+        self._meter = meter
+        self._shows_targets = shows_targets
+        self._block: AbstractAsyncContextManager[None] | None = None
         self._core: Server | None = None
         self._tasks: TaskGroup | None = None
         self._datagrams: DatagramListener | None = None
-        self._streams: StreamListener | None = None
+        self._connections: StreamListener | None = None
         self._timer: Wakeup | None = None
         self._rings_at: float | None = None
-        self._tunnels: dict[int, Tunnel] = {}
+        self._traces: ServerTraces | None = None
+        self._tunnels: dict[ServerStream, Tunnel] = {}
         self._address: tuple[str, int] | None = None
 
     # --- the program's side -------------------------------------------------------------------
@@ -172,27 +192,39 @@ class SoarServer:
         self._running().set_grants(grants, self._clocks.now())
         self.flush()
 
+    def set_targets(
+        self,
+        *,
+        allow: Sequence[str] | None = None,
+        ports: Iterable[int] = DEFAULT_PORTS,
+        own: Iterable[str] = (),
+    ) -> None:
+        """Allow these targets and no others, as at the beginning; streams that are open stay so.
+
+        Raises:
+            ConfigError: a rule that can't be; nothing is changed then.
+        """
+        self._connector.policy = self._policy(allow, ports, own)
+
+    def _policy(
+        self, allow: Sequence[str] | None, ports: Iterable[int], own: Iterable[str]
+    ) -> TargetPolicy:
+        addresses = {ipaddress.ip_address(self._host), *(_address(text, "own") for text in own)}
+        return TargetPolicy(allow=allow, ports=ports, own=addresses)
+
     async def __aenter__(self) -> Self:
         """Listen.
 
         Raises:
             OSError: the address or port is not to be had.
+            RuntimeError: it runs already.
         """
-        datagrams, listener = bind(self._host, self._port)
-        self._address = (self._host, datagrams.getsockname()[1])
-        now = self._clocks.now()
-        began = now._replace(
-            elapsed=now.elapsed - self._uptime, awake=now.awake, wall=now.wall - self._uptime
-        )
-        self._core = Server(self._settings, entropy=os.urandom, now=began)
-        self._datagrams = DatagramListener(datagrams, self)
-        self._streams = StreamListener(listener, self)
-        self._timer = Wakeup()
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._datagrams.run)
-        self._tasks.start_soon(self._streams.run)
-        self._tasks.start_soon(self._keep_time, self._timer)
+        if self._block is not None:
+            msg = "the server runs already"
+            raise RuntimeError(msg)
+        block = self._run()
+        await block.__aenter__()
+        self._block = block
         return self
 
     async def __aexit__(
@@ -201,19 +233,70 @@ class SoarServer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        """Tell the clients, for at most a second, and close everything."""
-        assert self._tasks is not None
-        try:
-            if exc is None and self._core is not None and self._core.sids():
-                self._core.shutdown(self._clocks.now())
-                self.flush()
-                await anyio.sleep(_FAREWELL)
-        finally:
-            self._tasks.cancel_scope.cancel()
-            result = await self._tasks.__aexit__(exc_type, exc, traceback)
-            self._address = None
-            self._core = None
-        return result
+        """Tell the clients, for at most a second, and close everything. One that is cancelled tells them in passing."""
+        assert self._block is not None
+        block, self._block = self._block, None
+        return await block.__aexit__(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        failure: Exception | None = None
+        with ExitStack() as made:
+            datagrams, listener = bind(self._host, self._port)
+            made.callback(_close, datagrams)
+            made.callback(_close, listener)
+            self._begin(datagrams, listener)
+            made.callback(self._forget)
+            assert self._datagrams is not None
+            assert self._connections is not None
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._datagrams.run)
+                tasks.start_soon(self._connections.run)
+                tasks.start_soon(self._keep_time)
+                try:
+                    yield
+                except Exception as exc:  # noqa: BLE001 - raised below, where no group wraps it
+                    failure = exc
+                except BaseException:
+                    self._shut_down()
+                    raise
+                if self._shut_down():
+                    await anyio.sleep(_FAREWELL)
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    def _begin(self, datagrams: socket.socket, listener: socket.socket) -> None:
+        now = self._clocks.now()
+        began = now._replace(elapsed=now.elapsed - self._uptime, wall=now.wall - self._uptime)
+        self._core = Server(self._settings, entropy=os.urandom, now=began)
+        self._address = (self._host, datagrams.getsockname()[1])
+        self._datagrams = DatagramListener(datagrams, self)
+        self._connections = StreamListener(listener, self)
+        self._timer = Wakeup()
+        self._rings_at = None
+        self._traces = ServerTraces(
+            tracer=self._tracer,
+            meter=self._meter,
+            shows_targets=self._shows_targets,
+            count=self._counts,
+        )
+
+    def _forget(self) -> None:
+        if self._traces is not None:
+            self._traces.close()
+        self._core = self._address = self._datagrams = self._connections = self._traces = None
+        self._tasks = self._timer = None
+
+    def _shut_down(self) -> bool:
+        """End all sessions, and return whether there were any; their parked questions are answered with that."""
+        core = self._core
+        if core is None or not core.sids():
+            return False
+        core.shutdown(self._clocks.now())
+        self.flush()
+        return True
 
     # --- what moves messages ------------------------------------------------------------------
 
@@ -224,40 +307,56 @@ class SoarServer:
             return
         now = self._clocks.now()
         for message, source in messages:
-            core.receive_message(message, source, now)
+            try:
+                core.receive_message(message, source, now)
+            except Exception:  # a bug that one question finds must not end the server for all
+                logger.exception("a question was dropped")
         self.flush()
 
     def flush(self) -> None:
         """Send what the core has to say, and do what it has told."""
-        core, datagrams, streams = self._core, self._datagrams, self._streams
-        if core is None or datagrams is None or streams is None:
+        core, datagrams, connections = self._core, self._datagrams, self._connections
+        if core is None or datagrams is None or connections is None:
             return
         now = self._clocks.now()
+        event = core.next_event()
         while True:
-            while (event := core.next_event()) is not None:
+            while event is not None:
                 self._take(event)
-            outgoing = core.messages_to_send(now)
-            if not outgoing:
-                break
+                event = core.next_event()
+            try:
+                outgoing = core.messages_to_send(now)
+            except Exception:  # likewise; the next call goes on behind it
+                logger.exception("an answer was dropped")
+                outgoing = []
             for source, message in outgoing:
-                (streams if source.tcp else datagrams).send(message, source)
+                (connections if source.tcp else datagrams).send(message, source)
+            event = core.next_event()  # what was sent may have freed room
+            if event is None:
+                break
         due = core.next_timeout()
         is_sooner = due is not None and (self._rings_at is None or due < self._rings_at)
         if is_sooner and self._timer is not None:
             self._rings_at = due
             self._timer.set()
 
-    async def _keep_time(self, timer: Wakeup) -> None:
-        core = self._running()
+    async def _keep_time(self) -> None:
+        core, timer = self._running(), self._timer
+        assert timer is not None
         while True:
             self._rings_at = core.next_timeout()
             await timer.wait(self._rings_at)
             now = self._clocks.now()
             if self._rings_at is not None and now.awake >= self._rings_at:
-                core.handle_timeout(now)
+                try:
+                    core.handle_timeout(now)
+                except Exception:  # likewise; what has rung doesn't ring again
+                    logger.exception("a timeout was dropped")
                 self.flush()
 
     def _take(self, event: told.ServerEvent) -> None:
+        traces = self._traces
+        assert traces is not None
         match event:
             case told.StreamOpened(stream=stream):
                 self._open(stream)
@@ -267,25 +366,42 @@ class SoarServer:
                 self._with(stream, Tunnel.writable)
             case told.StreamStopped(stream=stream):
                 self._with(stream, Tunnel.stop)
-            case told.StreamReset(stream=stream) | told.StreamOver(stream=stream):
+            case told.StreamReset(stream=stream):
                 self._with(stream, Tunnel.cancel)
+            case told.StreamOver(stream=stream):
+                self._with(stream, Tunnel.over)
+            case told.SessionStarted():
+                traces.session_started(event)
+            case told.SessionEnded():
+                traces.session_ended(event)
             case _:
-                pass
+                assert_never(event)
 
     def _with(self, stream: ServerStream, act: Callable[[Tunnel], None]) -> None:
-        if (tunnel := self._tunnels.get(id(stream))) is not None:
+        if (tunnel := self._tunnels.get(stream)) is not None:
             act(tunnel)
 
     def _open(self, stream: ServerStream) -> None:
         assert self._tasks is not None
-        tunnel = self._tunnels[id(stream)] = Tunnel(stream, self.flush)
+        assert self._traces is not None
+        tunnel = self._tunnels[stream] = Tunnel(stream, self.flush)
+        self._traces.stream_opened(tunnel)
         self._tasks.start_soon(self._serve, tunnel)
 
     async def _serve(self, tunnel: Tunnel) -> None:
         try:
             await tunnel.run(self._connector)
+        except Exception:  # a bug that one stream finds must not end all others
+            logger.exception("a stream failed")
+            tunnel.fail()
         finally:
-            self._tunnels.pop(id(tunnel.stream), None)
+            del self._tunnels[tunnel.stream]
+            if self._traces is not None:
+                self._traces.stream_ended(tunnel)
+
+    def _counts(self) -> ServerCounts | None:
+        core = self._core
+        return None if core is None else core.counts()
 
     def _running(self) -> Server:
         if self._core is None:
@@ -294,9 +410,29 @@ class SoarServer:
         return self._core
 
 
+def _close(sock: socket.socket) -> None:
+    anyio.notify_closing(sock)
+    sock.close()
+
+
+def _address(text: str, where: str) -> Address:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        msg = f"{where}: {text!r} is no IP address"
+        raise ConfigError(msg) from None
+
+
 def _checked_host(host: str) -> str:
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         msg = f"host must be an IP address of this machine, not {host!r}"
         raise ConfigError(msg) from None
+
+
+def _checked_port(port: int) -> int:
+    if not 0 <= port <= 65_535:
+        msg = f"port is {port}; it must be from 0, for any that is free, to 65535"
+        raise ConfigError(msg)
+    return port

@@ -1,24 +1,22 @@
-"""The server's side of a stream: a name looked up once, an address that was judged, and octets both ways (SPEC 18.5)."""
+"""Where a client's stream leads to: a name looked up once, and an address that was judged (SPEC 18.5)."""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
-import logging
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
-from anyio.abc import SocketAttribute
 
 from racer.abc import Progress
 from racer.errors import ErrorType, TransportBusy, TransportError
 from transports._net.addresses import Family
 from transports._net.drive import close_by_force
 from transports._net.eyeballs import connect_name
-from transports._net.tcp import connect_socket, wrap_socket
-from transports._net.wakeup import Wakeup
-from transports.soar.core.streams.frames import RefusalReason, ResetCode
+from transports._net.tcp import connect_socket, socket_address, wrap_socket
+from transports.soar.core.streams.frames import RefusalReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,21 +27,26 @@ if TYPE_CHECKING:
     from transports._net.eyeballs import Dial
     from transports._net.resolve import Resolver
     from transports.soar._policy import TargetPolicy
-    from transports.soar.core.server.server_stream import ServerStream
     from transports.soar.core.streams.targets import Target
 
 _T = TypeVar("_T")
 
-__all__ = ("CONNECT_TIMEOUT", "MAX_CONNECTING", "Refused", "TargetConnector", "Tunnel")
+__all__ = ("CONNECT_TIMEOUT", "MAX_CONNECTING", "Refused", "TargetConnector")
 
 CONNECT_TIMEOUT: Final = 10.0  # seconds for a lookup and the connection
 MAX_CONNECTING: Final = 512  # connections in the making, of all sessions; more are refused at once
-_READ: Final = 65_536
 _FAMILIES: Final = (Family.IPV6, Family.IPV4) if socket.has_ipv6 else (Family.IPV4,)
-
-_STREAM_ERRORS: Final = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-
-logger = logging.getLogger("racer.soar")
+_ATTEMPT_DELAY: Final = 0.25  # seconds, RFC 8305 section 8
+_RESOLUTION_DELAY: Final = 0.05  # seconds, RFC 8305 section 8
+# What the errors of a target's addresses come to; the first that fits.
+_REASONS: Final = (
+    (
+        frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)),
+        RefusalReason.TOO_MANY_STREAMS,
+    ),
+    (frozenset((errno.ECONNREFUSED,)), RefusalReason.CONNECTION_REFUSED),
+    (frozenset((errno.ETIMEDOUT,)), RefusalReason.TIMED_OUT),
+)
 
 
 class Refused(Exception):
@@ -69,10 +72,11 @@ class TargetConnector:
     """Connects to targets that the policy allows.
 
     Args:
-        policy: judges names and addresses.
+        policy: judges names and addresses; may be replaced at any time.
         resolver: looks names up.
         timeout: seconds for all of it.
         dial_tcp: makes the connections, to addresses that were judged, in place of our own sockets.
+        is_own: says whether an address leads to this machine itself.
     """
 
     def __init__(
@@ -82,23 +86,30 @@ class TargetConnector:
         *,
         timeout: float = CONNECT_TIMEOUT,
         dial_tcp: DialTCP | None = None,
+        is_own: Callable[[str], bool] | None = None,
     ) -> None:
         """Connect to nothing yet."""
         self.policy = policy
         self._resolver = resolver
         self._timeout = timeout
         self._dial_tcp = dial_tcp
-        self._connecting = 0
+        self._is_own = leads_here if is_own is None else is_own
+        self._connecting: Counter[bytes] = Counter()
 
-    async def connect(self, target: Target) -> ByteStream:
+    async def connect(self, target: Target, *, owner: bytes = b"") -> ByteStream:
         """Return a stream to `target`; the caller closes it.
+
+        Args:
+            target: the client's wish.
+            owner: the session. One may have as many connections in the making as are left for others, so that whoever
+                has hundreds hang leaves room for the rest.
 
         Raises:
             Refused: why not, as the client is told.
         """
-        if self._connecting >= MAX_CONNECTING:
+        if self._connecting[owner] >= MAX_CONNECTING - self._connecting.total():
             raise Refused(RefusalReason.TOO_MANY_STREAMS, "too many connections in the making")
-        self._connecting += 1
+        self._connecting[owner] += 1
         try:
             with anyio.fail_after(self._timeout):
                 if self._dial_tcp is not None:
@@ -110,7 +121,9 @@ class TargetConnector:
         except (OSError, TransportError) as exc:
             raise _refused(exc) from exc
         finally:
-            self._connecting -= 1
+            self._connecting[owner] -= 1
+            if not self._connecting[owner]:
+                del self._connecting[owner]
 
     async def _connect(
         self, target: Target, make: Dial[_T], discard: Callable[[_T], Awaitable[None]]
@@ -127,117 +140,43 @@ class TargetConnector:
             return await make(address, port)
 
         return await connect_name(
-            host.rstrip("."),
+            host.rstrip(".").lower(),
             port,
             resolver=self._resolver,
             families=_FAMILIES,
             dial=dial,
             discard=discard,
-            attempt_delay=0.25,
-            resolution_delay=0.05,
+            attempt_delay=_ATTEMPT_DELAY,
+            resolution_delay=_RESOLUTION_DELAY,
             progress=Progress(),
         )
 
     def _judge(self, address: str, port: int, *, name: str | None) -> None:
         parsed = ipaddress.ip_address(address)
-        if words := self.policy.refuses_address(parsed, port, name=name):
+        words = self.policy.refuses_address(parsed, port, name=name)
+        if words is None and self._is_own(address):
+            words = self.policy.refuses_address(parsed, port, name=name, is_own=True)
+        if words is not None:
             raise _NotAllowed(errno.EACCES, words)
 
 
-class Tunnel:
-    """One stream of a client's, and the connection that it leads to.
+def leads_here(address: str) -> bool:
+    """Return whether `address` is one of this machine's; nothing is sent.
 
-    Args:
-        stream: the core's.
-        flush: sends what the core has to say.
+    To itself a machine speaks from the very address that it speaks to (RFC 6724 section 5, rule 1), and what it would
+    speak from is known as soon as a socket for datagrams has a peer.
     """
-
-    def __init__(self, stream: ServerStream, flush: Callable[[], None]) -> None:
-        """Connect to nothing yet."""
-        self.stream = stream
-        self._flush = flush
-        self._readable = Wakeup()
-        self._writable = Wakeup()
-        self._scope = anyio.CancelScope()
-        self._reads_target = True
-
-    def readable(self) -> None:
-        """The client has sent octets, or its end."""
-        self._readable.set()
-
-    def writable(self) -> None:
-        """There is room for the target's octets."""
-        self._writable.set()
-
-    def stop(self) -> None:
-        """The client reads no more; what it sends still goes on."""
-        self._reads_target = False
-        self._writable.set()
-
-    def cancel(self) -> None:
-        """End at once: the stream or its session is over."""
-        self._scope.cancel()
-
-    async def run(self, connector: TargetConnector) -> str:
-        """Connect, carry octets until both directions have ended, and return how that went, for telemetry."""
-        with self._scope:
-            try:
-                target = await connector.connect(self.stream.target)
-            except Refused as exc:
-                logger.debug("a target was refused: %s", exc.words)
-                self.stream.refuse(exc.reason)
-                self._flush()
-                return exc.reason.name.lower()
-            try:
-                self.stream.opened()
-                self._flush()
-                await self._carry(target)
-            finally:
-                await close_by_force(target)
-            return "closed"
-        self.stream.reset(ResetCode.CLOSED)
-        self._flush()
-        return "cancelled"
-
-    async def _carry(self, target: ByteStream) -> None:
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._from_target, target)
-                await self._to_target(target)
-        except* _STREAM_ERRORS:
-            self.stream.reset(ResetCode.RESET_BY_TARGET)
-            self._flush()
-
-    async def _to_target(self, target: ByteStream) -> None:
-        stream = self.stream
-        while True:
-            while data := stream.read(_READ):
-                await target.send(data)
-                self._flush()  # the window that was freed
-            if stream.at_end:
-                await target.send_eof()
-                return
-            await self._readable.wait()
-
-    async def _from_target(self, target: ByteStream) -> None:
-        stream = self.stream
-        while self._reads_target:
-            room = stream.room
-            if not room:
-                await self._writable.wait()
-                continue
-            try:
-                data = await target.receive(min(room, _READ))
-            except anyio.EndOfStream:
-                stream.finish()
-                self._flush()
-                return
-            stream.write(data)
-            self._flush()
-        # Nobody reads it any more: it may as well stop sending.
-        raw = target.extra(SocketAttribute.raw_socket, None)
-        if raw is not None:
-            raw.shutdown(socket.SHUT_RD)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
+            sock.connect(socket_address(address, 9))
+            own = sock.getsockname()[0]
+    except OSError:  # no way there, or no socket left: connecting will say it
+        return False
+    return ipaddress.ip_address(own.partition("%")[0]) == ipaddress.ip_address(
+        address.partition("%")[0]
+    )
 
 
 async def _close_socket(sock: socket.socket) -> None:
@@ -255,13 +194,13 @@ def _refused(exc: Exception) -> Refused:
     if isinstance(exc, TransportError):
         found = exc.error_type is ErrorType.DNS_FAILURE
         return Refused(RefusalReason.NAME_NOT_FOUND if found else RefusalReason.INTERNAL, words)
-    codes = {cause.errno for cause in causes if isinstance(cause, OSError)}
-    codes.discard(errno.EACCES)
-    if errno.ECONNREFUSED in codes:
-        return Refused(RefusalReason.CONNECTION_REFUSED, words)
-    if errno.ETIMEDOUT in codes:
-        return Refused(RefusalReason.TIMED_OUT, words)
-    return Refused(RefusalReason.UNREACHABLE, words)
+    codes = {
+        cause.errno
+        for cause in causes
+        if isinstance(cause, OSError) and not isinstance(cause, _NotAllowed)
+    }
+    reason = next((reason for these, reason in _REASONS if codes & these), None)
+    return Refused(reason or RefusalReason.UNREACHABLE, words)
 
 
 def _leaves(exc: BaseException) -> list[BaseException]:

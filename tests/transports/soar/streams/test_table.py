@@ -29,6 +29,7 @@ from transports.soar.core.streams.frames import (
     Stop,
     StreamData,
 )
+from transports.soar.core.streams.send_buffer import MOST_WAITING
 from transports.soar.core.streams.table import StreamTable
 from transports.soar.core.streams.windows import EARLY_WINDOW, Limits
 
@@ -381,7 +382,24 @@ def test_writing_more_than_there_is_room_for_is_a_fault() -> None:
     number = pair.open()
     pair.client.write(number, bytes(pair.client.room(number)))
     with pytest.raises(LocalProtocolError):
-        pair.client.write(number, b"x")
+        pair.client.write(number, bytes(MOST_WAITING))
+
+
+def test_room_that_shrinks_while_a_program_waits_for_what_it_asked_for_is_no_fault() -> None:
+    pair = Pair(Limits(stream_window=4 << 20, session_window=8 << 20))
+    number = pair.open()
+    under_way = []
+    for _ in range(300):
+        pair.server.write(number, bytes(pair.server.room(number)))
+        under_way.append(pair.down())
+    under_way += [pair.down() for _ in range(50)]
+    asked = pair.server.room(number)
+    assert asked > 0
+    for packet in under_way:
+        packet.deliver()
+        packet.ack()
+    assert pair.server.room(number) == 0
+    pair.server.write(number, bytes(asked))
 
 
 @pytest.mark.parametrize("call", ["room", "finish", "readable", "at_end", "opened"])

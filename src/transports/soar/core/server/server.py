@@ -15,7 +15,7 @@ from transports.soar.core.server.door import Door
 from transports.soar.core.server.keeper import Keeper
 from transports.soar.core.server.question import Question
 from transports.soar.core.server.replies import Replies
-from transports.soar.core.server.status import ServerStatus, SessionStatus
+from transports.soar.core.server.status import ServerCounts, ServerStatus, SessionStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,6 +63,7 @@ class Server:
         self._settings = settings
         self._header_key = settings.key.public.header_key
         self._began = now.elapsed
+        self._questions = dict.fromkeys(("fragment", "packet", "stray", "other"), 0)
         self._replies = Replies()
         self._deadlines = Deadlines()
         self._keeper = Keeper(
@@ -90,22 +91,24 @@ class Server:
         if copy is None:
             return
         located = None if copy.fault else self._settings.zones.read(copy.name)
-        if located is None or not isinstance(found := located[2], Whole):
-            self._replies.message(source, self._settings.authority.answer(copy))
-            return
-        header = read_header(self._header_key, found.packet)
-        if header is None:
+        found = None if located is None else located[2]
+        header = read_header(self._header_key, found.packet) if isinstance(found, Whole) else None
+        if located is None or header is None or not isinstance(found, Whole):
+            self._questions["other"] += 1
             self._replies.message(source, self._settings.authority.answer(copy))
             return
         question = Question(copy, located[1], source, _FORMS[header.form], found.number, now.awake)
         arrival = Arrival(header, found.packet, question)
         if header.kind == Kind.FRAGMENT:
+            self._questions["fragment"] += 1
             self._door.receive(arrival, now)
             return
         session = self._keeper.table.get(header.sid)
         if session is None:
+            self._questions["stray"] += 1
             self._receive_stray(arrival, now)
             return
+        self._questions["packet"] += 1
         session.receive(arrival, now)
         if session.parking.parks or not session.records.highest & _SOMETIMES:
             self._keeper.wake(session.sid)
@@ -180,6 +183,18 @@ class Server:
         """
         self._keeper.set_grants(grants, now)
 
+    def counts(self) -> ServerCounts:
+        """Return the figures that are always at hand; costs the same however many sessions there are."""
+        keeper = self._keeper
+        return ServerCounts(
+            sessions=len(keeper.table),
+            octets=keeper.memory,
+            questions=dict(self._questions),
+            answers=dict(self._replies.counts),
+            handshakes=dict(self._door.counts),
+            ends=dict(keeper.ends),
+        )
+
     def status(self, now: Instant) -> ServerStatus:
         """Return how the server is."""
         keeper = self._keeper
@@ -194,6 +209,7 @@ class Server:
             in_part=self._door.in_part,
             early_packets=len(keeper.early),
             octets=keeper.memory,
+            questions=dict(self._questions),
             answers=dict(self._replies.counts),
             handshakes=dict(self._door.counts),
             ends=dict(keeper.ends),

@@ -42,6 +42,11 @@ class ServerStream:
         return self._streams.at_end(self.number)
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the session has ended before all had come that the client would have sent."""
+        return self._streams.is_cut(self.number)
+
+    @property
     def room(self) -> int:
         """How many octets `write` should be given now; above that, wait for `StreamWritable` (SPEC 10.4)."""
         return self._streams.room(self.number)

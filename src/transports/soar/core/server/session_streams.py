@@ -184,6 +184,10 @@ class SessionStreams:
         """See `ServerStream.at_end`."""
         return self.table.at_end(number) or (self.is_over and not self.table.readable(number))
 
+    def is_cut(self, number: int) -> bool:
+        """See `ServerStream.is_cut`."""
+        return self.is_over and not self.table.has_all(number)
+
     def room(self, number: int) -> int:
         """See `ServerStream.room`."""
         if self.is_over:

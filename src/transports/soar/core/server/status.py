@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("ServerStatus", "SessionStatus")
+__all__ = ("ServerCounts", "ServerStatus", "SessionStatus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,9 @@ class ServerStatus:
         in_part: first messages of which pieces are missing.
         early_packets: kept for first messages that have not come.
         octets: what sessions hold in memory, together.
-        answers: how many were sent since the start, by kind.
+        questions: how many came since the start: fragments of first messages, packets of sessions that are there, packets
+            of others, and all else.
+        answers: how many were sent, by kind.
         handshakes: how many first messages were welcomed, refused, asked to try again, unheard, and junk.
         ends: how many sessions have ended, by reason.
     """
@@ -64,6 +66,25 @@ class ServerStatus:
     in_part: int
     early_packets: int
     octets: int
+    questions: Mapping[str, int]
+    answers: Mapping[str, int]
+    handshakes: Mapping[str, int]
+    ends: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCounts:
+    """What of a server's figures is always at hand; the attributes are those of `ServerStatus`.
+
+    Attributes:
+        sessions: how many there are.
+        octets: what they hold in memory, together, as last counted.
+        questions, answers, handshakes, ends: as there.
+    """
+
+    sessions: int
+    octets: int
+    questions: Mapping[str, int]
     answers: Mapping[str, int]
     handshakes: Mapping[str, int]
     ends: Mapping[str, int]

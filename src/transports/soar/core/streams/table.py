@@ -31,6 +31,7 @@ from transports.soar.core.streams.frames import (
 )
 from transports.soar.core.streams.receiver import Receiver
 from transports.soar.core.streams.register import Register
+from transports.soar.core.streams.send_buffer import MOST_WAITING
 from transports.soar.core.streams.sender import Sender, Sent, StreamSent
 from transports.soar.core.streams.stream import SendState
 from transports.soar.core.streams.targets import MAX_TARGET, TargetInvalid, read_target
@@ -239,12 +240,13 @@ class StreamTable:
         """Take octets to be sent. They are dropped if the peer has stopped the stream; an event says that.
 
         Raises:
-            LocalProtocolError: there is no such stream, its direction was finished, or `data` is more than `room`.
+            LocalProtocolError: there is no such stream, its direction was finished, or `data` is more than `room` was
+                since the last `write`: it may have shrunk while a program waited for what it asked for.
         """
         stream = self._register.get(number)
         if stream is None or stream.send_state is not SendState.OPEN:
             return
-        if len(data) > stream.send.most_waiting - stream.send.waiting:
+        if len(data) > MOST_WAITING - stream.send.waiting:
             raise LocalProtocolError(f"{len(data)} octets are more than there is room for")
         self._sender.write(stream, data)
 
@@ -287,6 +289,11 @@ class StreamTable:
         """Return how many octets `read` has."""
         stream = self._register.get(number)
         return 0 if stream is None else len(stream.receive.data)
+
+    def has_all(self, number: int) -> bool:
+        """Return whether all that the peer will ever send has come, read or not."""
+        stream = self._register.get(number)
+        return stream is None or stream.receive.has_all
 
     def at_end(self, number: int) -> bool:
         """Return whether nothing is left to read, and nothing will come. A `StreamReset` says if it ended early."""
