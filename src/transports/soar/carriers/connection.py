@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from racer.errors import RacerError
+from racer.errors import ErrorType, NetworkError, RacerError
 from transports._net.drive import close_by_force
 from transports._net.wakeup import Wakeup
 
@@ -24,6 +25,9 @@ __all__ = ("ConnectionCarrier", "Machine")
 _MAX_WAITING: Final = 256  # questions that wait for a connection
 _READ: Final = 65_536
 _IDLE: Final = 20.0  # seconds; resolvers close what idles sooner or later (RFC 7766 section 6.2.3)
+_SILENCE: Final = (
+    5.0  # seconds; who answers nothing for so long is gone, and TCP may take minutes to say so
+)
 _OPEN_TIMEOUT: Final = 10.0  # seconds for TCP, TLS and what goes before
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0  # seconds between tries to connect, doubling
 
@@ -73,8 +77,10 @@ class ConnectionCarrier:
         self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
         self._machine: Machine | None = None
         self._wakeup: Wakeup | None = None
+        self._alarm: Wakeup | None = None
         self._wants_fresh = False
         self._asked_at = 0.0
+        self._unheard_since = math.inf  # the first question after the last octets that came
 
     def send(self, messages: Sequence[bytes], *, fresh: bool = False) -> None:
         """As `Carrier.send`."""
@@ -85,14 +91,17 @@ class ConnectionCarrier:
             self._waiting.extend(messages)
         else:
             self._machine.ask(messages)
-        if self._wakeup is not None:
+        if self._wakeup is not None and self._alarm is not None:
             self._asked_at = anyio.current_time()
+            if self._unheard_since == math.inf:
+                self._unheard_since = self._asked_at
+                self._alarm.set()
             self._wakeup.set()
 
     async def run(self, deliver: Deliver, failed: Failed) -> None:
         """As `Carrier.run`."""
         self._wakeup = Wakeup()
-        self._asked_at = anyio.current_time()
+        self._alarm = Wakeup()
         pause = _FIRST_PAUSE
         while True:
             while not self._waiting:
@@ -123,13 +132,16 @@ class ConnectionCarrier:
         self._waiting.clear()
         self._machine = machine
         self._wants_fresh = False
+        self._asked_at = self._unheard_since = anyio.current_time()
         heard = False
 
         async def read() -> None:
             nonlocal heard
             try:
                 while True:
-                    messages = machine.receive_data(await stream.receive(_READ))
+                    data = await stream.receive(_READ)
+                    self._unheard_since = math.inf
+                    messages = machine.receive_data(data)
                     if messages:
                         heard = True
                         deliver(messages)
@@ -139,12 +151,21 @@ class ConnectionCarrier:
                 self._lose(machine, exc, failed)
                 tasks.cancel_scope.cancel()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read)
+        async def write() -> None:
             try:
                 await self._write(stream, machine)
             except _PATH_ERRORS as exc:
                 self._lose(machine, exc, failed)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            tasks.start_soon(write)
+            if await self._is_silent():
+                msg = f"it has not answered for {_SILENCE:g} s"
+                self._lose(machine, NetworkError(msg, error_type=ErrorType.TIMEOUT), failed)
+            elif self._machine is machine:
+                self._machine = None  # whoever asks from now on waits for the next one
             tasks.cancel_scope.cancel()
         return heard
 
@@ -153,10 +174,17 @@ class ConnectionCarrier:
         while not self._wants_fresh:
             while data := machine.bytes_to_send():
                 await stream.send(data)
-            end = self._asked_at + _IDLE
-            if end <= anyio.current_time():
-                return
-            await self._wakeup.wait(end)
+            await self._wakeup.wait()
+
+    async def _is_silent(self) -> bool:
+        """Wait until there has been no answer for long, and return true; or no question, and return false."""
+        assert self._alarm is not None
+        while True:
+            idle_at, silent_at = self._asked_at + _IDLE, self._unheard_since + _SILENCE
+            now = anyio.current_time()
+            if min(idle_at, silent_at) <= now:
+                return silent_at <= now
+            await self._alarm.wait(min(idle_at, silent_at))
 
     def _lose(self, machine: Machine, exc: Exception, failed: Failed) -> None:
         if self._machine is machine:

@@ -49,7 +49,7 @@ class HTTPSMachine(Machine):
             ("content-type", _TYPE),
         ]
         self._http = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
+            h2.config.H2Configuration(client_side=True, header_encoding=None)
         )
         self._http.local_settings = h2.settings.Settings(
             client=True, initial_values={h2.settings.SettingCodes.ENABLE_PUSH: 0}
@@ -84,7 +84,8 @@ class HTTPSMachine(Machine):
         most = min(_MAX_STREAMS, http.remote_settings.max_concurrent_streams)
         while self._waiting and len(self._answers) < most:
             message = self._waiting[0]
-            if http.outbound_flow_control_window < len(message):
+            window = http.remote_settings.initial_window_size  # of the stream that would begin
+            if min(http.outbound_flow_control_window, window) < len(message):
                 return
             stream = http.get_next_available_stream_id()
             http.send_headers(stream, [*self._head, ("content-length", str(len(message)))])
@@ -95,9 +96,9 @@ class HTTPSMachine(Machine):
     def _take(self, event: h2.events.Event) -> bytes | None:
         match event:
             case h2.events.ResponseReceived(stream_id=stream, headers=headers):
-                fields = {str(name): str(value) for name, value in headers or ()}
-                kind = fields.get("content-type", "").partition(";")[0].strip().lower()
-                if fields.get(":status") != "200" or kind != _TYPE:
+                fields = dict(headers or ())
+                kind = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+                if fields.get(b":status") != b"200" or kind != _TYPE.encode():
                     self._answers[stream or 0] = None
             case h2.events.DataReceived(stream_id=stream, data=data, flow_controlled_length=size):
                 self._http.acknowledge_received_data(size or 0, stream or 0)
