@@ -153,7 +153,7 @@ async def test_with_repair_alone_the_loss_and_the_new_handshake_are_events(
     assert attempt.attributes["racer.outcome"] == "connected"
     assert attempt.attributes["racer.session.reused"] is False  # any more
     assert told.events() == ["racer.session.lost", "racer.session.handshaken"]
-    name, at, attributes = attempt.events[0]
+    _, at, attributes = attempt.events[0]
     assert at - attempt.start == pytest.approx(RTT, abs=0.001)
     assert attributes == {
         "racer.reason": "the server lost the session",
