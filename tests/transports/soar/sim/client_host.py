@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ("ClientHost",)
 
+MOST_RINGS = 3_000  # deadlines within a second
+
 
 class ClientHost:
     """A machine with a client on it, which may sleep.
@@ -67,6 +69,7 @@ class ClientHost:
         self.core = Client(settings, entropy=world.dice(name).randbytes, owner=1)
         self.name = name
         self._timer: Timer | None = None
+        self._rings = self._second = 0
         self._ports: dict[int, int] = {}
         self._flow_of: dict[int, Flow] = {}
         self._routes: dict[int, Route] = {}
@@ -180,6 +183,10 @@ class ClientHost:
     def _ring(self) -> None:
         if self.clock.asleep:
             return
+        second = int(self.world.time)
+        self._rings = self._rings + 1 if second == self._second else 0
+        self._second = second
+        assert self._rings < MOST_RINGS, f"{MOST_RINGS} deadlines within a second: it never rests"
         self.core.handle_timeout(self.now())
         self.pump()
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("Arrival", "ServerHost")
 
 SOME_OCTETS = 192  # by which an answer may be longer than its question, whoever asks (SPEC 18.2)
+HEADER_OCTETS = 12
 SAMPLE_EVERY = 256  # questions between two looks at what sessions hold
 
 
@@ -152,8 +153,9 @@ class ServerHost:
         older = self._newest.get(name)
         if older is not None:
             since = self.waiting.pop(older, since)
-        self.waiting[tag] = since
-        self._newest[name] = tag
+        if len(message) >= HEADER_OCTETS and not message[2] & 0x80:  # nothing is owed to a response
+            self.waiting[tag] = since
+            self._newest[name] = tag
         self._give(tag, route, message, tcp, Source(route.address, 1024 + tag % 60_000, tcp, tag))
 
     def inject(self, message: bytes, address: bytes) -> None:

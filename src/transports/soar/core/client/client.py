@@ -366,12 +366,21 @@ class Client:
     def _compare(self, path: Path, now: Instant) -> None:
         """Ask elsewhere what waits on a path that is silent while others answer."""
         others_answer = self._others_answer(path, now.awake)
+        if path.is_doubted and not others_answer and self._others_are_silent(path):
+            path.is_doubted = False  # where nobody answers, none is worse than the others
         if path.silence.judge(now.awake, path.patience, others_answer=others_answer):
             path.forms.doubt()
         elif not (others_answer and path.recovery.probes >= _PROBES_ALONE):
             return
         path.is_doubted = True
         self._give_up(path, now)
+
+    def _others_are_silent(self, path: Path) -> bool:
+        return all(
+            other.is_doubted or other.recovery.probes >= _PROBES_ALONE
+            for other in self._paths.values()
+            if other is not path
+        )
 
     def _others_answer(self, path: Path, now: float) -> bool:
         return any(

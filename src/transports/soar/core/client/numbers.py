@@ -44,6 +44,11 @@ class PacketNumbers:
         self._again: deque[int] = deque()
 
     @property
+    def unsaid(self) -> int:
+        """How many numbers the server could forget, but hasn't been heard to."""
+        return self.floor - self.confirmed
+
+    @property
     def is_full(self) -> bool:
         """Whether packets have to wait that are not polls."""
         return self.next - self.confirmed >= MOST_OUTSTANDING - _RESERVE

@@ -36,6 +36,7 @@ _MOST_SHORT: Final = 32  # names of one label that are used up to where a long o
 _MOST_WHEN_FULL: Final = (
     4  # questions out while the server's floor is far behind, so that numbers last
 )
+_MOST_UNSAID: Final = 64  # settled numbers that a server may go on remembering of an idle session
 _REPORTS_IN_A_POLL: Final = 4
 _LEAST_FOR_FRAMES: Final = 8
 _ANY_SHARD: Final = 32
@@ -173,7 +174,7 @@ class Packets:
         elif (
             self.polls.lingers(now.awake)
             and not self.outstanding
-            and self.numbers.confirmed <= self._news
+            and (self.numbers.confirmed <= self._news or self.numbers.unsaid > _MOST_UNSAID)
             and self._ask_once(now, may_park=False)
         ):
             self.polls.lingered()  # all that is left to say is what the server may forget
