@@ -15,12 +15,17 @@ from typing import TYPE_CHECKING
 import anyio
 
 from racer.errors import ConfigError
-from transports._net.files import write_atomically
 from transports.soar.core.crypto.keys import ServerKey
 from transports.soar.program.announcement import client_configuration, zone_records
+from transports.soar.program.files import create
 from transports.soar.program.grants_file import add_grant, read_grants, revoke_grant
 from transports.soar.program.serving import ask_status, run, show_status
 from transports.soar.program.settings import Settings
+
+try:
+    import resource
+except ImportError:  # not a Unix
+    resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ("main",)
 
 _DAY = 86_400
+_MOST_DAYS = 36_500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,9 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (ConfigError, OSError, TimeoutError, ValueError) as exc:
+    except OSError as exc:
+        # The number of an error, and the quotes that Python puts around a name, help nobody.
+        where = "" if exc.filename is None else f"{exc.filename}: "
+        sys.stderr.write(
+            f"{options.command}: {where}{exc.strerror or str(exc) or 'no answer in time'}\n"
+        )
+    except (ConfigError, ValueError) as exc:
         sys.stderr.write(f"{options.command}: {exc}\n")
-        return 2
+    return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,19 +111,26 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _keygen(options: argparse.Namespace) -> int:
-    if options.file.exists():
-        msg = f"{options.file} exists; a key is never overwritten"
-        raise ConfigError(msg)
     key = ServerKey.generate(os.urandom)
-    write_atomically(options.file, f"{key.to_text()}\n".encode())
+    try:
+        create(options.file, f"{key.to_text()}\n".encode())
+    except FileExistsError:
+        msg = f"{options.file} exists; a key is never overwritten"
+        raise ConfigError(msg) from None
     sys.stdout.write(f"{key.public.to_text()}\n")
     return 0
 
 
 def _serve(options: argparse.Namespace) -> int:
     logging.basicConfig(level=options.log.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    _open_many_files()
+    anyio.run(run, functools.partial(_settings, options), _announce)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
     settings = Settings() if options.config is None else Settings.read(options.config)
-    settings = settings.over(
+    return settings.over(
         domain=None if options.domain is None else tuple(options.domain),
         key=options.key,
         host=options.host,
@@ -121,8 +140,13 @@ def _serve(options: argparse.Namespace) -> int:
         idle_timeout=options.idle_timeout,
         status=options.status,
     )
-    anyio.run(run, settings, functools.partial(_announce, settings))
-    return 0
+
+
+def _open_many_files() -> None:
+    """Take as many files as this process may have: each stream is one."""
+    if resource is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _announce(settings: Settings, server: SoarServer) -> None:
@@ -145,6 +169,9 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _grant(options: argparse.Namespace) -> int:
+    if options.days is not None and not 0 < options.days <= _MOST_DAYS:
+        msg = f"--days is {options.days}; it must be above 0, and at most {_MOST_DAYS}"
+        raise ConfigError(msg)
     expires = None if options.days is None else time.time() + options.days * _DAY  # noqa: TID251 - a date
     entry = add_grant(options.file, name=options.name, expires=expires, allow=options.allow)
     sys.stdout.write(f"{entry.grant.to_text()}\n")

@@ -192,19 +192,22 @@ class SoarServer:
         self._running().set_grants(grants, self._clocks.now())
         self.flush()
 
-    def set_targets(
+    def reconfigure(
         self,
         *,
+        grants: Iterable[IssuedGrant],
         allow: Sequence[str] | None = None,
         ports: Iterable[int] = DEFAULT_PORTS,
         own: Iterable[str] = (),
     ) -> None:
-        """Allow these targets and no others, as at the beginning; streams that are open stay so.
+        """Know these grants, and allow these targets, and no others; all of it or nothing. Open streams stay open.
 
         Raises:
-            ConfigError: a rule that can't be; nothing is changed then.
+            ConfigError: something can't be; nothing is changed then.
         """
-        self._connector.policy = self._policy(allow, ports, own)
+        policy = self._policy(allow, ports, own)
+        self.set_grants(grants)
+        self._connector.policy = policy
 
     def _policy(
         self, allow: Sequence[str] | None, ports: Iterable[int], own: Iterable[str]

@@ -14,6 +14,7 @@ from racer.errors import ConfigError
 from transports._net.files import read_bounded, write_atomically
 from transports.soar.core.crypto.grants import Grant
 from transports.soar.core.server.credentials import IssuedGrant, TargetRule
+from transports.soar.program.files import alone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,8 +112,10 @@ def add_grant(
     """
     entry = Entry(grant=Grant.generate(os.urandom), name=name, expires=expires, allow=tuple(allow))
     entry.issued()  # a rule that can't be is said before it is written
-    entries = read_grants(path) if path.exists() else ()
-    _write(path, (*entries, entry))
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with alone(path):
+        entries = read_grants(path) if path.exists() else ()
+        _write(path, (*entries, entry))
     return entry
 
 
@@ -123,15 +126,17 @@ def revoke_grant(path: Path, which: str) -> Entry:
         ConfigError: there is none, or more than one.
         OSError: the file cannot be read or written.
     """
-    entries = read_grants(path)
-    found = [entry for entry in entries if which and entry.id.startswith(which.lower())]
-    if len(found) != 1:
-        count = "no grant" if not found else f"{len(found)} grants"
-        msg = f"{path}: {count} with an id that begins with {which!r}"
-        raise ConfigError(msg)
-    revoked = replace(found[0], is_revoked=True)
-    _write(path, [revoked if entry is found[0] else entry for entry in entries])
-    return revoked
+    path.stat()  # there has to be one
+    with alone(path):
+        entries = read_grants(path)
+        found = [entry for entry in entries if which and entry.id.startswith(which.lower())]
+        if len(found) != 1:
+            count = "no grant" if not found else f"{len(found)} grants"
+            msg = f"{path}: {count} with an id that begins with {which!r}"
+            raise ConfigError(msg)
+        revoked = replace(found[0], is_revoked=True)
+        _write(path, [revoked if entry is found[0] else entry for entry in entries])
+        return revoked
 
 
 def _where(path: Path, exc: tomllib.TOMLDecodeError) -> str:

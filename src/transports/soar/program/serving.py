@@ -6,86 +6,136 @@ import dataclasses
 import json
 import logging
 import signal
+import socket
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.to_thread import run_sync
 
 from racer.errors import ConfigError
-from transports.soar.program.grants_file import issued, read_grants
+from transports.soar.core.server.status import ServerStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from anyio.abc import SocketStream
+    from anyio.abc import SocketListener, SocketStream
 
     from transports.soar._server import SoarServer
-    from transports.soar.core.server.status import ServerStatus
     from transports.soar.program.settings import Settings
 
 __all__ = ("ask_status", "run", "show_status", "status_table")
 
 _STATUS_TIMEOUT: Final = 5.0
 _MAX_STATUS: Final = 64 << 20
+_PROBE_TIMEOUT: Final = 1.0  # seconds in which a server that lives takes a connection
+_PAUSE: Final = 0.5
+_FIELDS: Final = frozenset(field.name for field in dataclasses.fields(ServerStatus))
 
 logger = logging.getLogger("racer.soar")
 
 
-async def run(settings: Settings, announce: Callable[[SoarServer], None]) -> None:
-    """Serve until SIGINT or SIGTERM; on SIGHUP read the grants again.
+async def run(
+    load: Callable[[], Settings], announce: Callable[[Settings, SoarServer], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; on SIGHUP load grants and targets again.
 
     Args:
-        settings: what to serve.
+        load: returns what to serve; blocks.
         announce: is called once it listens.
 
     Raises:
         ConfigError, OSError: it could not begin.
     """
+    settings = await run_sync(load)
     server = await run_sync(settings.server)
-    async with server, anyio.create_task_group() as tasks:
-        announce(server)
-        if settings.status is not None:
-            await tasks.start(_tell_status, settings.status, server)
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-            async for number in signals:
-                if number != signal.SIGHUP:
-                    break
-                await _reload(settings, server)
-        tasks.cancel_scope.cancel()
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with server, _status_socket(settings.status) as listener:
+            announce(settings, server)
+            async with anyio.create_task_group() as tasks:
+                if listener is not None:
+                    tasks.start_soon(_tell_status, listener, server)
+                async for number in signals:
+                    if number != signal.SIGHUP:
+                        break
+                    await _reload(settings, load, server)
+                tasks.cancel_scope.cancel()
 
 
-async def _reload(settings: Settings, server: SoarServer) -> None:
-    """Know the grants that the file has now; a file that is wrong changes nothing."""
-    if settings.grants is None:
-        logger.warning("nothing to reload: no file of grants is named")
-        return
+async def _reload(settings: Settings, load: Callable[[], Settings], server: SoarServer) -> None:
+    """Do as the files say now; where one is wrong, nothing is changed."""
     try:
-        entries = await run_sync(read_grants, settings.grants)
-        server.set_grants(issued(entries))
+        new = await run_sync(load)
+        grants = await run_sync(new.issued)
+        server.reconfigure(grants=grants, allow=new.allow, ports=new.ports, own=new.own)
     except (ConfigError, OSError) as exc:
         logger.error("not reloaded: %s", exc)  # noqa: TRY400 - the words say it all
-    else:
-        logger.info("reloaded: %d grants", len(entries))
+        return
+    logger.info("reloaded: %d grants", len(grants))
+    if stale := new.differs(settings):
+        logger.warning("only a restart changes: %s", ", ".join(stale))
 
 
-async def _tell_status(
-    path: Path, server: SoarServer, *, task_status: anyio.abc.TaskStatus[None]
-) -> None:
-    """Answer whoever connects to the socket at `path` with the status, for this user and group alone."""
+@asynccontextmanager
+async def _status_socket(path: Path | None) -> AsyncIterator[SocketListener | None]:
+    """Yield what listens at `path`, for this user and group alone; leaving removes it.
+
+    Raises:
+        ConfigError: another server is there, or something that is no socket.
+        OSError: it can't be.
+    """
+    if path is None:
+        yield None
+        return
+    await run_sync(_make_way, path)
     listener = await anyio.create_unix_listener(path, mode=0o660)
+    mark = await run_sync(path.stat)
+    async with listener:
+        yield listener
+        await run_sync(_remove, path, mark.st_ino)
+
+
+def _make_way(path: Path) -> None:
+    """Remove the socket that a killed server has left."""
+    if not path.is_socket():
+        if path.exists():
+            msg = f"{path}: there is something that is no socket"
+            raise ConfigError(msg)
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_PROBE_TIMEOUT)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        except TimeoutError:  # it is there, and busy
+            pass
+    msg = f"{path}: another server answers there already"
+    raise ConfigError(msg)
+
+
+def _remove(path: Path, number: int) -> None:
+    with suppress(OSError):
+        if path.stat().st_ino == number:
+            path.unlink()
+
+
+async def _tell_status(listener: SocketListener, server: SoarServer) -> None:
+    """Answer whoever connects with the status."""
 
     async def tell(stream: SocketStream) -> None:
         async with stream:
-            with anyio.move_on_after(_STATUS_TIMEOUT):
+            with anyio.move_on_after(_STATUS_TIMEOUT), suppress(anyio.BrokenResourceError):
                 await stream.send(json.dumps(status_table(server.status())).encode() + b"\n")
 
-    try:
-        async with listener:
-            task_status.started()
+    while True:
+        try:
             await listener.serve(tell)
-    finally:
-        path.unlink(missing_ok=True)  # noqa: ASYNC240 - one quick call, at the end
+        except* OSError as exc:  # the machine can't hold one more
+            logger.warning("the status could not be told: %s", exc.exceptions[0])
+        await anyio.sleep(_PAUSE)
 
 
 async def ask_status(path: Path) -> dict[str, Any]:
@@ -98,16 +148,24 @@ async def ask_status(path: Path) -> dict[str, Any]:
     """
     received = bytearray()
     with anyio.fail_after(_STATUS_TIMEOUT):
-        async with await anyio.connect_unix(path) as stream:
+        try:
+            stream = await anyio.connect_unix(path)
+        except OSError as exc:
+            msg = f"{path}: no server answers there: {exc.strerror or exc}"
+            raise OSError(exc.errno, msg) from exc
+        async with stream:
             try:
                 while len(received) <= _MAX_STATUS:
                     received += await stream.receive()
             except anyio.EndOfStream:
                 pass
-    table = json.loads(received)
-    if not isinstance(table, dict):
-        msg = f"{path}: that is no server's status"
-        raise ValueError(msg)  # noqa: TRY004 - what was sent is wrong, not its type
+    try:
+        table = json.loads(received)
+    except ValueError:
+        table = None
+    if not isinstance(table, dict) or not table.keys() >= _FIELDS:
+        msg = f"{path}: what answers there is no Soar server"
+        raise ValueError(msg)
     return table
 
 
@@ -139,6 +197,7 @@ def show_status(table: Mapping[str, Any]) -> str:
             f"up {table['uptime']:.0f} s{', shutting down' if table['is_shutting_down'] else ''}; "
             f"{len(sessions)} sessions hold {table['octets']} octets; {table['tombstones']} ended lately"
         ),
+        f"questions: {_counts(table['questions'])}",
         f"handshakes: {_counts(table['handshakes'])}",
         f"answers: {_counts(table['answers'])}",
         f"ends: {_counts(table['ends'])}",

@@ -19,10 +19,13 @@ from transports.soar.program.grants_file import issued, read_grants
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from transports.soar.core.server.credentials import IssuedGrant
+
 __all__ = ("Settings",)
 
 _MAX_FILE: Final = 1 << 20
 _MAX_KEY_FILE: Final = 4096
+_RELOADED: Final = frozenset({"allow", "ports", "own", "grants"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,7 @@ class Settings:
         own: addresses of this machine that clients may not reach, besides `host`.
         max_sessions: at once.
         status: the socket on which `status` asks.
+        trace_targets: whether spans name targets and grants.
     """
 
     domain: tuple[str, ...] = ()
@@ -58,6 +62,7 @@ class Settings:
     own: tuple[str, ...] = ()
     max_sessions: int = 20_000
     status: Path | None = None
+    trace_targets: bool = False
 
     @classmethod
     def read(cls, path: Path) -> Settings:
@@ -133,7 +138,6 @@ class Settings:
         except ValueError:
             msg = f"host: {self.host!r} is no IP address"
             raise ConfigError(msg) from None
-        grants = () if self.grants is None else issued(read_grants(self.grants))
         return SoarServer(
             domain=self.domain,
             key=self.secret(),
@@ -142,12 +146,27 @@ class Settings:
             idle_timeout=self.idle_timeout,
             allow=self.allow,
             ports=self.ports,
-            grants=grants,
+            grants=self.issued(),
             needs_grant=self.demands_grant,
             name_servers=self.servers,
             own=self.own,
             max_sessions=self.max_sessions,
+            shows_targets=self.trace_targets,
         )
+
+    def issued(self) -> tuple[IssuedGrant, ...]:
+        """Return the grants of the file, if there is one; blocks.
+
+        Raises:
+            ConfigError: it is no such file.
+            OSError: it cannot be read.
+        """
+        return () if self.grants is None else issued(read_grants(self.grants))
+
+    def differs(self, other: Settings) -> tuple[str, ...]:
+        """Return the names of what is not as in `other`, and can't be changed while a server runs."""
+        names = (field.name for field in fields(self) if field.name not in _RELOADED)
+        return tuple(name for name in names if getattr(self, name) != getattr(other, name))
 
     @property
     def demands_grant(self) -> bool:
@@ -224,4 +243,5 @@ _READERS: Final = {
     "own": _texts,
     "max_sessions": _whole,
     "status": _path,
+    "trace_targets": _flag,
 }
