@@ -1,6 +1,6 @@
 """Watch a race on a censored network that is made up on this machine: `python -m benchmarks.demo`, or `make race`.
 
-Nothing is acted: the sockets, the TLS and the proxy are real, and only loopback is used. The picture shows one row for
+Nothing is acted: the sockets, the TLS, the resolver and the tunnel are real, and only loopback is used. The picture shows one row for
 each route, from when it started to what became of it; at the end the connection that won is used.
 """
 
@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 import racer
+from benchmarks._dns_path import carry, resolver_before
 from racer import lab
 from racer.cli._columns import wrapped
 from racer.cli._live import view_on, watch
 from racer.cli._screen import Screen
 from racer.errors import DialError
+from transports._net.addresses import Family
+from transports._net.resolve import Answer
 from transports.direct import Direct
-from transports.proxy import Socks5
+from transports.soar import Soar, SoarServer, generate_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from racer import RaceReport
     from racer.cli._live import View
@@ -36,7 +39,8 @@ HOST: Final = "news.example"
 # Addresses set apart for documentation, RFC 5737.
 ADDRESS: Final = "192.0.2.7"
 MIRROR: Final = "198.51.100.7"
-PROXY: Final = "203.0.113.9"
+RESOLVER: Final = "203.0.113.53"
+ZONE: Final = "t.example.com"
 
 SLOW: Final = 1.0
 FAST: Final = 0.1
@@ -47,9 +51,8 @@ _TIMEOUT: Final = 30.0  # seconds for the race; it takes a tenth of that
 _MAX_ANSWER: Final = 65_536  # bytes
 
 _TEXT: Final = (
-    f"{HOST} in a censored network, made up on this machine (seed {{seed}}): packets to it vanish, its mirror is reset "
-    "when TLS names it, and a SOCKS5 proxy abroad gets through. One row a route: when it started, what became of it, "
-    "and why."
+    f"{HOST} in a censored network, made up on this machine (seed {{seed}}): packets to it vanish, its mirror is reset, "
+    "and DNS is what is left: Soar goes through {resolver}. One row a route: when it started, what became of it, and why."
 )
 
 
@@ -76,42 +79,92 @@ class Unwatched:
         """Do nothing."""
 
 
+class Abroad:
+    """Looks names up where the server is: there is one."""
+
+    async def resolve(
+        self, name: str, families: Sequence[Family], report: Callable[[Answer], None]
+    ) -> None:
+        """Say where the site is, if it is asked for."""
+        for family in families:
+            known = name == HOST and family is Family.IPV4
+            report(Answer(families=(family,), addresses=(ADDRESS,) if known else ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Censored:
+    """A network that is up.
+
+    Attributes:
+        network: the user's side of it.
+        server_key: the Soar server's, which is on the other.
+        resolver: what kind of resolver answers in between.
+    """
+
+    network: lab.Network
+    server_key: str
+    resolver: str
+
+
 @asynccontextmanager
-async def censored(
-    authority: lab.Authority, *, seed: int, pace: float
-) -> AsyncIterator[lab.Network]:
+async def censored(authority: lab.Authority, *, seed: int, pace: float) -> AsyncIterator[Censored]:
     """Run the network; `authority` makes its certificates."""
     link = lab.Profile(delay=_DELAY * pace, jitter=_JITTER * pace)
-    near = lab.Profile(delay=_DELAY * pace / 10)  # from the proxy to the site
+    near = lab.Profile(delay=_DELAY * pace / 10)  # from the server to the site
     home = lab.Network(seed=seed, up=link, down=link)
     abroad = lab.Network(seed=seed, up=near, down=near)
-    async with home, abroad:
+    server = SoarServer(
+        domain=ZONE,
+        key=generate_key(),
+        allow=[f"{ADDRESS}:443"],
+        resolver=Abroad(),
+        dial_tcp=abroad.dial_tcp,
+        uptime=3600.0,
+    )
+    async with home, abroad, server, resolver_before(ZONE, server.address) as resolver:
         await abroad.add_site(HOST, ADDRESS, authority=authority, handler=lab.hello)
         await home.add_site(HOST, ADDRESS, MIRROR, authority=authority, handler=lab.hello)
-        proxy = lab.Socks5Proxy(connect=abroad.connector())
-        await home.add_site("proxy.example", PROXY, port=1080, handler=proxy.serve_stream)
+        home.add_datagram_site(
+            "resolver.example",
+            RESOLVER,
+            port=53,
+            handler=lambda client: carry(client, resolver.address),
+        )
         home.rules += [
             lab.Blackhole(address=ADDRESS),
             lab.ResetOnName(names=(HOST,), address=MIRROR),
         ]
-        yield home
+        yield Censored(network=home, server_key=server.public_key, resolver=resolver.name)
 
 
-def entrants(network: lab.Network, *, pace: float) -> list[racer.Entrant]:
+def entrants(place: Censored, *, pace: float) -> list[racer.Entrant]:
     """Return the routes, in the order of their start."""
+    network = place.network
 
     def straight(address: str) -> Direct:
         return Direct(hosts={HOST: [address]}, dial_tcp=network.dial_tcp)
 
-    proxied = Socks5(f"{PROXY}:1080", base=Direct(dial_tcp=network.dial_tcp))
+    tunnel = Soar(
+        domain=ZONE,
+        server_key=place.server_key,
+        resolvers=[f"udp://{RESOLVER}"],
+        dial_udp=network.dial_udp,
+    )
     return [
         racer.Entrant(straight(ADDRESS), name="direct"),
         racer.Entrant(straight(MIRROR), name="mirror", start_delay=_STAGGER * pace),
-        racer.Entrant(proxied, name="socks5", start_delay=2 * _STAGGER * pace),
+        racer.Entrant(tunnel, start_delay=2 * _STAGGER * pace),
     ]
 
 
-async def play(view: View, authority: lab.Authority, *, seed: int, pace: float) -> Played:
+async def play(
+    view: View,
+    authority: lab.Authority,
+    *,
+    seed: int,
+    pace: float,
+    announce: Callable[[Censored], None] | None = None,
+) -> Played:
     """Run the race, and say hello over the connection that won.
 
     Args:
@@ -119,11 +172,14 @@ async def play(view: View, authority: lab.Authority, *, seed: int, pace: float) 
         authority: makes the network's certificates, and is trusted.
         seed: of the network's dice.
         pace: what all times are multiplied with.
+        announce: is told of the network before the race.
     """
     async with (
-        censored(authority, seed=seed, pace=pace) as network,
-        racer.Dialer(entrants(network, pace=pace), timeout=_TIMEOUT) as dialer,
+        censored(authority, seed=seed, pace=pace) as place,
+        racer.Dialer(entrants(place, pace=pace), timeout=_TIMEOUT) as dialer,
     ):
+        if announce is not None:
+            announce(place)
         race = dialer.race(HOST, tls=authority.client_context())
         try:
             stream = await watch(race, view)
@@ -180,11 +236,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _show(options: argparse.Namespace) -> int:
     screen = Screen.of(sys.stdout, plain=options.plain)
     view = Unwatched() if options.json else view_on(screen)
-    if not options.json:
-        text = "\n".join(wrapped(_TEXT.format(seed=options.seed), screen.width))
-        print(screen.text(text), end="\n\n", flush=True)
+
+    def announce(place: Censored) -> None:
+        text = _TEXT.format(seed=options.seed, resolver=place.resolver)
+        if not options.json:
+            print(screen.text("\n".join(wrapped(text, screen.width))), end="\n\n", flush=True)
+
     pace = FAST if options.fast else SLOW
-    played = anyio.run(lambda: play(view, lab.Authority(), seed=options.seed, pace=pace))
+    played = anyio.run(
+        lambda: play(view, lab.Authority(), seed=options.seed, pace=pace, announce=announce)
+    )
     view.end(played.report)
     if options.json:
         print(played.report.to_json(indent=2), flush=True)

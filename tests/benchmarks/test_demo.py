@@ -63,10 +63,10 @@ def played(*options: str) -> str:
 def check_story(report: RaceReport) -> None:
     """Hold the race to its story: who started when, what became of them and why."""
     assert (report.target, report.tls) == ("news.example:443", True)
-    assert (report.outcome, report.winner) == (Outcome.CONNECTED, "socks5")
-    direct, mirror, socks5 = report.attempts
+    assert (report.outcome, report.winner) == (Outcome.CONNECTED, "soar")
+    direct, mirror, soar = report.attempts
     starts = [attempt.started_at for attempt in report.attempts]
-    assert [attempt.transport for attempt in report.attempts] == ["direct", "mirror", "socks5"]
+    assert [attempt.transport for attempt in report.attempts] == ["direct", "mirror", "soar"]
     assert None not in starts
     assert starts == sorted(starts, key=lambda at: at or 0.0)
 
@@ -77,11 +77,10 @@ def check_story(report: RaceReport) -> None:
     assert mirror.error_type is ErrorType.CONNECTION_RESET
     assert mirror.peer == f"{demo.MIRROR}:443"
 
-    assert socks5.outcome is Outcome.CONNECTED
-    assert socks5.peer == f"{demo.PROXY}:1080"
+    assert soar.outcome is Outcome.CONNECTED
     assert mirror.finished_at is not None
-    assert socks5.finished_at is not None
-    assert mirror.finished_at < socks5.finished_at
+    assert soar.finished_at is not None
+    assert mirror.finished_at < soar.finished_at
 
 
 @pytest.mark.parametrize("seed", [1, 2, 77])
@@ -89,7 +88,7 @@ def test_the_story_is_the_same_with_any_seed(seed: int) -> None:
     report = RaceReport.from_json(played("--json", f"--seed={seed}"))
     check_story(report)
     assert report["mirror"].start_delay == pytest.approx(0.08)
-    assert report["socks5"].start_delay == pytest.approx(0.16)
+    assert report["soar"].start_delay == pytest.approx(0.16)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,7 @@ async def test_the_site_is_talked_to_over_the_connection_that_won(
     done = await demo.play(Seen(), authority, seed=1, pace=demo.FAST)
     check_story(done.report)
     assert done.answer == ("200 OK", "hello from the lab")
-    assert [attempt.transport for attempt in shown[0].attempts] == ["direct", "mirror", "socks5"]
+    assert [attempt.transport for attempt in shown[0].attempts] == ["direct", "mirror", "soar"]
     assert shown[0].outcome is Outcome.NOT_STARTED
 
 
@@ -129,27 +128,26 @@ def test_a_pipe_gets_text_journal_waterfall_and_hello(piped: str) -> None:
     assert "news.example" in text
     assert "(seed 5)" in text
 
-    # How the mirror's end and socks5's start fall is up to the machine's load; the rest follows from the story.
+    # How the mirror's end and soar's start fall is up to the machine's load; the rest follows from the story.
     events = [line.split("T  ")[1] for line in journal.splitlines() if "T  " in line]
     (failed,) = (event for event in events if event.startswith("mirror failed (tls): "))
     assert events.index(failed) > events.index("mirror starts")
     assert [event for event in events if event != failed] == [
         "direct starts",
         "mirror starts",
-        "socks5 starts",
-        "socks5 connected",
+        "soar starts",
+        "soar connected",
         "direct lost the race (connect)",
     ]
     assert "reset" in journal
 
-    assert headline == "news.example:443 connected by socks5 in T"
+    assert headline == "news.example:443 connected by soar in T"
     rows = picture.splitlines()[-3:]
     assert re.fullmatch(r"  direct ─+· lost the race \(connect\)", rows[0])
     assert re.fullmatch(r"  mirror  *─*✗ +connection_reset at T", rows[1])
-    assert re.fullmatch(r"▶ socks5  *━*✓ +connected at T", rows[2])
+    assert re.fullmatch(r"▶ soar  *━*✓ +connected at T", rows[2])
     assert causes.startswith("mirror (tls, 198.51.100.7:443): ")
-    assert causes.endswith("socks5: peer 203.0.113.9:1080")
-    assert hello == 'hello over socks5: 200 OK, "hello from the lab"'
+    assert hello == 'hello over soar: 200 OK, "hello from the lab"'
 
 
 def test_a_pipe_gets_no_escape_sequences_and_80_columns(piped: str) -> None:
@@ -160,7 +158,7 @@ def test_a_pipe_gets_no_escape_sequences_and_80_columns(piped: str) -> None:
 def check_ascii(text: str) -> None:
     assert text.isascii()
     assert "\x1b" not in text
-    assert re.search(r"^> socks5 +=*\* +connected at ", text, re.MULTILINE)
+    assert re.search(r"^> soar +=*\* +connected at ", text, re.MULTILINE)
     assert re.search(r"^  mirror +-*x +connection_reset at ", text, re.MULTILINE)
 
 
@@ -190,7 +188,7 @@ def test_a_terminal_shows_the_race_alive_and_keeps_only_its_end() -> None:
     assert any("still racing" in frame for frame in frames)
     assert "still racing" not in terminal.seen
     assert terminal.seen.count("direct") == 1
-    assert 'hello over socks5: 200 OK, "hello from the lab"' in terminal.seen
+    assert 'hello over soar: 200 OK, "hello from the lab"' in terminal.seen
 
 
 def interrupted_on_a_terminal() -> str:

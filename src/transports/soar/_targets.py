@@ -76,7 +76,7 @@ class TargetConnector:
         resolver: looks names up.
         timeout: seconds for all of it.
         dial_tcp: makes the connections, to addresses that were judged, in place of our own sockets.
-        is_own: says whether an address leads to this machine itself.
+        is_own: says whether an address leads to this machine itself; with `dial_tcp` nobody asks, unless it is given.
     """
 
     def __init__(
@@ -93,7 +93,9 @@ class TargetConnector:
         self._resolver = resolver
         self._timeout = timeout
         self._dial_tcp = dial_tcp
-        self._is_own = leads_here if is_own is None else is_own
+        if is_own is None:
+            is_own = leads_here if dial_tcp is None else _leads_elsewhere
+        self._is_own = is_own
         self._connecting: Counter[bytes] = Counter()
 
     async def connect(self, target: Target, *, owner: bytes = b"") -> ByteStream:
@@ -158,6 +160,10 @@ class TargetConnector:
             words = self.policy.refuses_address(parsed, port, name=name, is_own=True)
         if words is not None:
             raise _NotAllowed(errno.EACCES, words)
+
+
+def _leads_elsewhere(_address: str) -> bool:
+    return False
 
 
 def leads_here(address: str) -> bool:
