@@ -91,6 +91,11 @@ def test_the_story_is_the_same_with_any_seed(seed: int) -> None:
     assert report["soar"].start_delay == pytest.approx(0.16)
 
 
+def test_without_unbound_a_forwarder_of_our_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks._dns_path.shutil.which", lambda *_, **__: None)
+    assert "Soar goes through a forwarding resolver." in " ".join(played().split())
+
+
 @pytest.fixture(scope="module")
 def authority() -> lab.Authority:
     return lab.Authority()
