@@ -53,11 +53,13 @@ class Front:
 
     Attributes:
         resolver: it.
-        trust: a context that believes it.
+        trust: a context that believes it, and offers HTTP/2.
+        pem: the authority's certificate.
     """
 
     resolver: Resolver
     trust: ssl.SSLContext
+    pem: str
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +73,8 @@ def front(
     certificate = authority.issue_cert(HOST)
     certificate.private_key_pem.write_to_path(key)
     certificate.cert_chain_pems[0].write_to_path(pem)
-    trust = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode("ascii"))
+    text = authority.cert_pem.bytes().decode("ascii")
+    trust = ssl.create_default_context(cadata=text)
     trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
     trust.set_alpn_protocols(["h2"])
-    return Front(resolver_named("unbound", key=str(key), pem=str(pem)), trust)
+    return Front(resolver_named("unbound", key=str(key), pem=str(pem)), trust, text)

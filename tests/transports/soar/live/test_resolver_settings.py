@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 import dns.resolver
 import pytest
 
-from tests.transports.soar.live.resolvers import HOST
+from tests.transports.soar.carriers.driven import driven
+from tests.transports.soar.live.resolvers import HOST, ZONE
 from tests.transports.soar.live.world import world
+from transports._net.resolver_urls import ResolverURL
 from transports._net.udp import connect_datagrams
+from transports.soar._ways import make_ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,3 +84,15 @@ class Configured:
     """What dnspython reads from a system with two resolvers."""
 
     nameservers = ("192.0.2.53", "2001:db8::53")
+
+
+async def test_a_context_that_offers_no_http2_is_told_of(front: Front) -> None:
+    """Unbound hangs up on it without a word."""
+    deaf = ssl.create_default_context(cadata=front.pem)
+    deaf.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    url = ResolverURL.parse(front.resolver.url("https"))
+    (way,) = make_ways([url], zones=[ZONE], tls=deaf, dial_tcp=None, dial_udp=None)
+    async with driven(way.carrier) as told:
+        way.carrier.send([b"question"])
+        await told.until(failures=1)
+    assert "TLS did not agree on HTTP/2" in str(told.failures[0][1])
