@@ -34,10 +34,12 @@ _FLOOR_EVERY: Final = 16  # packets that are full of other things
 _SHORT_ROOM: Final = 14  # octets of frames in a name of one label
 _MOST_SHORT: Final = 32  # names of one label that are used up to where a long one would do
 _MOST_WHEN_FULL: Final = (
-    4  # questions out while the server's floor is far behind, so that numbers last
+    16  # questions out while the server's floor is far behind, so that numbers last
 )
 _MOST_UNSAID: Final = 64  # settled numbers that a server may go on remembering of an idle session
 _REPORTS_IN_A_POLL: Final = 4
+_MOST_TO_TELL: Final = 16  # questions out for news of losses alone
+_MANY_REPORTS: Final = 2 * _REPORTS_IN_A_POLL
 _LEAST_FOR_FRAMES: Final = 8
 _ANY_SHARD: Final = 32
 
@@ -164,7 +166,8 @@ class Packets:
             )
             if self.numbers.has_reports:
                 # The server sends anew what it is told was lost, and not before.
-                wanted = max(wanted, 1 + self.numbers.to_report // _REPORTS_IN_A_POLL)
+                told_by = min(1 + self.numbers.to_report // _REPORTS_IN_A_POLL, _MOST_TO_TELL)
+                wanted = max(wanted, told_by - self.outstanding)
             if self.numbers.is_full:
                 wanted = min(wanted, _MOST_WHEN_FULL - self.outstanding)
             if wanted <= 0 and self._is_unheard(now.awake):
@@ -229,7 +232,7 @@ class Packets:
             if path.is_doubted and wanted > 0:
                 wanted -= self._probe(path, now)
                 continue
-            sizes = path.sizes.down
+            sizes, up = path.sizes.down, path.sizes.up
             free = path.room(now.awake)
             may_grow = path.sizes.has_begun and not path.recovery.probes
             usual = sizes.current if may_grow else sizes.steps[0]
@@ -237,7 +240,19 @@ class Packets:
             while wanted > 0 and (free > 0 or (must > 0 and path.room(now.awake, poll=True))):
                 size_class = usual if trial is None else trial
                 trial = None
-                self._ask(path, now, size_class=size_class, may_park=True, is_poll=True)
+                # Much news of losses has room in longer names only: told four at a time, they would beget more.
+                name_class = up.steps[0]
+                if self.numbers.to_report > _MANY_REPORTS:
+                    longer = up.next_trial(now.awake) if may_grow else None
+                    name_class = up.current if longer is None else longer
+                self._ask(
+                    path,
+                    now,
+                    name_class=name_class,
+                    size_class=size_class,
+                    may_park=name_class == up.steps[0],
+                    is_poll=True,
+                )
                 free -= 1
                 must -= 1
                 wanted -= 1
