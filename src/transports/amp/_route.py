@@ -178,7 +178,7 @@ class AmpRoute:
         most = IDLE_MOST if app.is_repeatable else IDLE_FOR_ONE_SHOT
         while self._idle:
             line = self._idle.pop()
-            is_old = line.is_used and anyio.current_time() - line.idle_since > most
+            is_old = anyio.current_time() - line.idle_since > most
             if line.connection.is_idle and not line.connection.has_hung_up() and not is_old:
                 return line
             await line.aclose()

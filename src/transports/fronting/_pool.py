@@ -153,7 +153,11 @@ class Pool:
 
     def serves(self, host: str) -> bool:
         """Return whether any provider with a front knows `host`."""
-        return any(provider.fronts for provider in self._providers_of(host))
+        return self.count_providers(host) > 0
+
+    def count_providers(self, host: str) -> int:
+        """Return how many providers with a front know `host`."""
+        return sum(bool(provider.fronts) for provider in self._providers_of(host))
 
     def choose(
         self,

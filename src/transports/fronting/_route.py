@@ -189,6 +189,7 @@ class FrontRoute:
                 return found, head
             is_agreed = any(refusal.head.status == head.status for refusal in asking.refusals)
             asking.refusals.append(_Refusal(found, choice, head))
+            asking.tried.add(choice.front.key)
             if len(asking.refusals) > 1:
                 await asking.refusals[-2].found.line.aclose()
             if is_agreed or not asking.may_be_repeated:
@@ -200,16 +201,17 @@ class FrontRoute:
     async def _settle(self, asking: _Asking, *, kept: Found | None) -> None:
         """Give the pool its verdicts on the refusals, and close the line of the last one unless it is `kept`.
 
-        What two providers say alike is the origin's word, and no fault of theirs.
+        What two providers say alike, or the only one twice, is taken for the origin's word, and is no fault of theirs.
         """
         now = anyio.current_time()
+        is_alone = self._pool.count_providers(self._host) == 1
         for one in asking.refusals:
-            alike = {
+            alike = [
                 other.found.front.provider
                 for other in asking.refusals
                 if other.head.status == one.head.status
-            }
-            if kept is None or len(alike) > 1:
+            ]
+            if kept is None or len(set(alike)) > 1 or (is_alone and len(alike) > 1):
                 self._pool.released(one.choice)
             else:
                 self._pool.refused(one.choice, now, host=self._host)
@@ -223,7 +225,7 @@ class FrontRoute:
         while self._idle:
             found = self._idle.pop()
             line = found.line
-            is_old = line.is_used and anyio.current_time() - line.idle_since > most
+            is_old = anyio.current_time() - line.idle_since > most
             is_fit = line.connection.is_idle and not line.connection.has_hung_up()
             if is_fit and not is_old and found.front.key not in asking.tried:
                 return found

@@ -128,6 +128,45 @@ async def test_a_refusal_is_held_over_a_failure_and_dropped_for_an_answer() -> N
         await route.aclose()
 
 
+async def test_what_the_only_network_says_twice_is_no_fault_of_its_fronts() -> None:
+    """An origin's outage must not make every front of the one network there is rest."""
+    async with edges({"one": 8}) as world:
+        for edge in world:
+            edge.behave = says(503)
+        transport = world.fronting()
+        route = await transport.prepare(Origin("https", HOST, 443))
+        for _ in range(6):
+            assert (await ask(route)).status_code == 503
+        assert transport.status().details["fronts.resting"] == 0
+        assert transport.status().health == "ok"
+        for edge in world:
+            edge.behave = says(200)
+        assert (await ask(route)).status_code == 200
+        await route.aclose()
+
+
+async def test_a_refusal_over_a_line_that_was_used_goes_to_another_front() -> None:
+    async with edges({"one": 2}) as world:
+        route = await world.route()
+        await ask(route)
+        used = next(edge for edge in world if edge.seen)
+        used.behave = says(403)
+        assert (await ask(route)).status_code == 200
+        assert [len(edge.seen) for edge in world if edge is not used] == [1]
+        assert len(used.seen) == 2
+        await route.aclose()
+
+
+async def test_a_line_that_was_prepared_long_ago_is_not_trusted_either() -> None:
+    async with edges({"one": 1}) as world:
+        route = await world.route()
+        await anyio.sleep(6)
+        await ask(route, "POST", content=b"x")
+        (edge,) = world
+        assert len(edge.dialed) == 2
+        await route.aclose()
+
+
 async def test_statuses_that_the_list_names_are_refusals_too() -> None:
     async with edges({"one": 1, "two": 1}, validator={"rejectstatus": [418]}) as world:
         for edge in world.of("one"):
