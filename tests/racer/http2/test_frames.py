@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racer.errors import RemoteProtocolError
@@ -42,6 +42,7 @@ farewells = st.builds(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(st.one_of(others, farewells), max_size=8), st.lists(st.integers(0, 30)))
 def test_however_it_is_cut(frames: list[bytes], sizes: list[int]) -> None:
     passed, found = feed(b"".join(frames), sizes)
