@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -57,12 +58,14 @@ class HTTPSMachine(Machine):
         self._http.initiate_connection()
         self._http.increment_flow_control_window(_WINDOW)
         self._waiting: list[bytes] = []
+        self._ending = ""  # why the peer takes no more
         self._answers: dict[int, bytearray | None] = {}  # None: not an answer, whatever comes
 
     def ask(self, messages: Sequence[bytes]) -> None:
         """As `Machine.ask`."""
         self._waiting.extend(messages[: max(0, _MAX_WAITING - len(self._waiting))])
-        self._begin()
+        if not self._ending:
+            self._begin()
 
     def bytes_to_send(self) -> bytes:
         """As `Machine.bytes_to_send`."""
@@ -76,7 +79,11 @@ class HTTPSMachine(Machine):
             msg = f"it does not speak HTTP/2: {exc}"
             raise RemoteProtocolError(msg) from exc
         messages = [message for event in events if (message := self._take(event)) is not None]
-        self._begin()
+        if self._ending and not messages:
+            raise RemoteProtocolError(self._ending)
+        # Otherwise the next octets, or the end of the stream, tell what the peer said behind its last answers.
+        if not self._ending:
+            self._begin()
         return messages
 
     def _begin(self) -> None:
@@ -101,7 +108,8 @@ class HTTPSMachine(Machine):
                 if fields.get(b":status") != b"200" or kind != _TYPE.encode():
                     self._answers[stream or 0] = None
             case h2.events.DataReceived(stream_id=stream, data=data, flow_controlled_length=size):
-                self._http.acknowledge_received_data(size or 0, stream or 0)
+                with suppress(h2.exceptions.ProtocolError):  # it was ended in the same breath
+                    self._http.acknowledge_received_data(size or 0, stream or 0)
                 body = self._answers.get(stream or 0)
                 if body is not None:
                     body += data or b""
@@ -113,8 +121,7 @@ class HTTPSMachine(Machine):
             case h2.events.StreamReset(stream_id=stream):
                 self._answers.pop(stream or 0, None)
             case h2.events.ConnectionTerminated(error_code=code):
-                msg = f"it ended the connection with HTTP/2 error code {code}"
-                raise RemoteProtocolError(msg)
+                self._ending = f"it ended the connection with HTTP/2 error code {code}"
             case _:
                 pass
         return None

@@ -184,6 +184,22 @@ def test_the_end_of_a_connection_is_an_error_that_says_so() -> None:
         pair.exchange()
 
 
+@pytest.mark.parametrize("size", [6, 60_000])
+def test_what_was_answered_before_the_end_is_delivered(size: int) -> None:
+    pair = Pair()
+    pair.machine.ask([b"one", b"two"])
+    pair.exchange()
+    pair.server.send_headers(1, list(OK))
+    for at in range(0, size, 15_000):
+        end = min(size, at + 15_000)
+        pair.server.send_data(1, bytes(end - at), end_stream=end == size)
+    pair.server.close_connection()
+    assert pair.machine.receive_data(pair.server.data_to_send()) == [bytes(size)]
+    pair.machine.ask([b"three"])
+    with pytest.raises(RemoteProtocolError, match="ended the connection"):
+        pair.machine.receive_data(b"")
+
+
 def test_questions_that_wait_are_bounded() -> None:
     pair = Pair(MAX_CONCURRENT_STREAMS=1)
     pair.exchange()
