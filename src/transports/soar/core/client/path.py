@@ -212,6 +212,7 @@ class Path:
             sent_elapsed=now.elapsed,
             lane=self.lane(form, several=name_class > 1),
         )
+        question.had_edns = self.forms.edns
         self._out.append(Outgoing(self.index, message, self._is_fresh(now.awake)))
         self.silence.sent(now.awake)
         self.recovery.sent(question)
@@ -249,6 +250,8 @@ class Path:
         self.answered_at = now
         self.is_doubted = False
         self.forms.worked(question.form)
+        if question.had_edns:
+            self.forms.edns = True  # whoever said that it is a format error was not the resolver
         if question.number != FRAGMENT:
             self.sizes.up.passed(question.name_class, question.sent_at)
             if question.size_class and octets <= _SMALLEST_LIMIT:

@@ -43,6 +43,7 @@ class Question:
         needs_answer: whether it carries something that must arrive.
         floor: the floor that it told the server, or -1.
         reports: the packet numbers that it reported as lost.
+        had_edns: whether it had an OPT record.
         is_hinted: whether an unproven answer has been counted against it already.
         is_local: whether the resolver refused it for a limit of its own; its loss says nothing.
         first: for a fragment, the first message that it is a piece of.
@@ -55,6 +56,7 @@ class Question:
         "first",
         "floor",
         "form",
+        "had_edns",
         "id",
         "is_hinted",
         "is_local",
@@ -103,6 +105,7 @@ class Question:
         self.needs_answer = False
         self.floor = -1
         self.reports: tuple[int, ...] = ()
+        self.had_edns = True
         self.is_hinted = False
         self.is_local = False
         self.first: object = None

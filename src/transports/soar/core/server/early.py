@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from transports.soar.core.server.parking import MAX_COPIES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -22,21 +24,23 @@ EARLY_WAIT: Final = 0.6  # SPEC 13.5: no question waits longer
 
 
 class _Early:
-    """One that waits; its question is answered before it is given up."""
+    """One that waits, by its newest copy; its question is answered before it is given up."""
 
-    __slots__ = ("arrival", "is_answered", "sid")
+    __slots__ = ("arrival", "copies", "is_answered", "sid")
 
     def __init__(self, sid: bytes, arrival: Arrival) -> None:
         self.sid = sid
         self.arrival = arrival
+        self.copies = 1
         self.is_answered = False
 
 
 class EarlyPackets:
     """Keep packets for a session that isn't there yet: two seconds and a megabyte of them at most.
 
-    Nothing about them is proven, so nothing is kept by session but the order. A question that has waited 0.6 s is
-    dismissed, while its packet may still be executed: not with a notice, since the session may yet begin.
+    Nothing about them is proven, so nothing is kept by session but the order. A question that has waited 0.6 s, or
+    come four times, is dismissed, while its packet may still be executed: not with a notice, since the session may yet
+    begin. As with parks the newest copy is the one to answer: a resolver has forgotten the others.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class EarlyPackets:
         self._serial = 0
         self._kept: OrderedDict[int, tuple[_Early, Alarm, Alarm]] = OrderedDict()
         self._by_sid: dict[bytes, list[int]] = {}
+        self._by_packet: dict[bytes, _Early] = {}
         self.octets = 0
 
     def __len__(self) -> int:
@@ -60,13 +65,17 @@ class EarlyPackets:
         return len(self._kept)
 
     def add(self, sid: bytes, arrival: Arrival, now: Instant) -> None:
-        """Keep a packet for the session `sid`."""
+        """Keep a packet for the session `sid`, or take another copy of one that is kept."""
+        known = self._by_packet.get(arrival.packet)
+        if known is not None:
+            self._take_copy(known, arrival)
+            return
         self.octets += OVERHEAD + len(arrival.packet)
         while self.octets > self._max_octets and self._kept:
             self._give_up(next(iter(self._kept)))
         self._serial += 1
         serial = self._serial
-        early = _Early(sid, arrival)
+        early = self._by_packet[arrival.packet] = _Early(sid, arrival)
         if not arrival.question.fits_form:  # a probe is answered with nothing anyway
             self._dismiss_one(early)
         answer = self._deadlines.set(now.awake + EARLY_WAIT, lambda _now: self._dismiss_one(early))
@@ -81,6 +90,16 @@ class EarlyPackets:
             early = self._drop(serial)
             taken.append((early.arrival, not early.is_answered))
         return taken
+
+    def _take_copy(self, early: _Early, arrival: Arrival) -> None:
+        question = arrival.question
+        if early.is_answered or not question.fits_form:
+            self._dismiss(question)
+            return
+        early.arrival = arrival
+        early.copies += 1
+        if early.copies >= MAX_COPIES or question.source.tcp:
+            self._dismiss_one(early)
 
     def _dismiss_one(self, early: _Early) -> None:
         if not early.is_answered:
@@ -99,5 +118,6 @@ class EarlyPackets:
         early, answer, end = self._kept.pop(serial)
         self._deadlines.cancel(answer)
         self._deadlines.cancel(end)
+        del self._by_packet[early.arrival.packet]
         self.octets -= OVERHEAD + len(early.arrival.packet)
         return early
