@@ -29,6 +29,7 @@ __all__ = ("Outcome", "Tunnel")
 
 DRAIN: Final = 10.0  # seconds for a target to take what had come before the end
 _READ: Final = 65_536
+_CLOSING: Final = 1.0  # seconds for a goodbye, of streams that have one
 _NO_LINGER: Final = struct.pack("ii", 1, 0)  # socket(7): closing resets
 
 _STREAM_ERRORS: Final = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -134,6 +135,9 @@ class Tunnel:
                 self.stream.opened()
                 self._flush()
                 await self._carry(target)
+                if not self._is_broken:
+                    with anyio.move_on_after(_CLOSING):
+                        await target.aclose()
             finally:
                 if self._is_broken or self._scope.cancel_called:
                     _reset_on_close(target)
