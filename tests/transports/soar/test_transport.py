@@ -87,6 +87,26 @@ async def test_conformance_at_every_turn() -> None:
     assert report.sweep.cancelled > 10
 
 
+@pytest.mark.parametrize("scheme", ["udp", "tcp"])
+async def test_a_close_is_told_to_the_server(scheme: str) -> None:
+    async with EchoServer() as echo, serving() as server, LocalHost() as host:
+        soar = Soar(
+            domain=ZONE,
+            server_key=server.public_key,
+            resolvers=[f"{scheme}://127.0.0.1:{server.address[1]}"],
+        )
+        await soar.start(host)
+        async with await soar.connect(echo.target, Progress()) as stream:
+            await stream.send(b"ping")
+            assert await exactly(stream, 4) == b"ping"
+        assert len(server.status().sessions) == 1
+        await soar.aclose()
+        with anyio.fail_after(30):
+            while server.status().sessions:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.001)
+        assert server.status().ends["closed"] == 1
+
+
 # --- its life ---------------------------------------------------------------------------------
 
 
