@@ -90,6 +90,19 @@ async def test_a_laptop_that_slept_presents_no_dead_session() -> None:
         assert (world.handshakes, notices(world)) == (2, 0)
 
 
+async def test_a_warm_session_is_kept_confirmed_by_one_question_in_a_while() -> None:
+    async with MemoryWorld() as world, world.started(warm=True) as soar:
+        await echo(soar)
+        await anyio.sleep(5)
+        asked = world.questions
+        await anyio.sleep(3600)
+        assert 36 <= world.questions - asked <= 72  # at half of session_idle, or later
+        began = anyio.current_time()
+        async with await connect(soar, "echo.example"):
+            assert anyio.current_time() - began == pytest.approx(RTT)
+        assert (world.handshakes, notices(world)) == (1, 0)
+
+
 async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
     async with MemoryWorld() as world, world.started() as soar:
         await echo(soar)

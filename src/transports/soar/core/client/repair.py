@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from transports.soar.core.client.reasons import Failure
 from transports.soar.core.crypto.notices import EndCode, Notice
-from transports.soar.core.crypto.terms import Status
 
 __all__ = ("Verdict", "is_proven", "judge")
 
@@ -64,8 +63,3 @@ def judge(
         # Silence is no news of the session, and a rejected credential stays rejected.
         may = False
     return Verdict(may and repairs_left > 0 and (proven or replay_safe), proven)
-
-
-def is_repairable_status(status: int) -> bool:
-    """Return whether another handshake may fare better than one that got `status`."""
-    return status in (Status.CAPACITY, Status.SHUTTING_DOWN)
