@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from transports.soar.core.client.numbers import PacketNumbers
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ("Packets",)
 
 _FLOOR: Final = bytes((FrameType.FLOOR,))
+# A server ends a park after 0.25 s at the earliest (SPEC 13.4), counted from when it came there.
+_FRESH_S: Final = 0.2
+_FRESH_POLLS: Final = 2
 _PING: Final = bytes((FrameType.PING,))
 _FLOOR_EVERY: Final = 16  # packets that are full of other things
 _SHORT_ROOM: Final = 14  # octets of frames in a name of one label
@@ -67,7 +71,9 @@ class Packets:
 
     __slots__ = (
         "_dice",
+        "_has_spoken",
         "_kind",
+        "_newest",
         "_news",
         "_owner",
         "_paths",
@@ -106,6 +112,8 @@ class Packets:
             -1
         )  # the highest number whose answer brought what the server keeps until it is settled
         self._unsent: set[int] = set()
+        self._newest: deque[Question] = deque(maxlen=_FRESH_POLLS)  # of those that may park
+        self._has_spoken = False  # whether this turn has sent stream octets
         self.first: FirstMessage | None = None
         self.first_sent: dict[int, float] = {}
         self.zones: dict[bytes, int] = {zone.wire: 0}
@@ -153,6 +161,7 @@ class Packets:
 
     def send(self, now: Instant, *, is_busy: bool) -> bool:
         """Send what is queued, and the polls that a busy session owes; return whether something waits for room."""
+        self._has_spoken = False
         if self._table.has_queued() and not self.numbers.is_full and not self._send_queued(now):
             blocked = self._table.has_queued()
         else:
@@ -170,10 +179,12 @@ class Packets:
                 wanted = max(wanted, told_by - self.outstanding)
             if self.numbers.is_full:
                 wanted = min(wanted, _MOST_WHEN_FULL - self.outstanding)
+            fresh = self._fresh_wanted(now.awake)
+            wanted = max(wanted, fresh)
             if wanted <= 0 and self._is_unheard(now.awake):
                 wanted = 1  # two a second are the evidence that a session is lost, or find out that it isn't
             if wanted > 0:
-                blocked = not self._send_polls(now, wanted) or blocked
+                blocked = not self._send_polls(now, wanted, fresh=fresh) or blocked
         elif (
             self.polls.lingers(now.awake)
             and not self.outstanding
@@ -223,11 +234,24 @@ class Packets:
                     return True
         return False
 
-    def _send_polls(self, now: Instant, wanted: int) -> bool:
-        """Send `wanted` polls; return whether there was room for them."""
+    def _fresh_wanted(self, now: float) -> int:
+        """Return how many polls have to go with stream octets that were sent just now (SPEC 13.2).
+
+        What is parked for longer may be answered, with nothing, before the target says anything to them.
+        """
+        if not self._has_spoken:
+            return 0
+        oldest = now - _FRESH_S
+        return _FRESH_POLLS - sum(
+            question.fate is Fate.IN_FLIGHT and question.sent_at > oldest
+            for question in self._newest
+        )
+
+    def _send_polls(self, now: Instant, wanted: int, *, fresh: int) -> bool:
+        """Send `wanted` polls, of which `fresh` may pass a full window; return whether there was room for them."""
         if self.numbers.is_exhausted:
             return True
-        must = max(self.polls.floor(now.awake) - self.parked, self._is_unheard(now.awake))
+        must = max(self.polls.floor(now.awake) - self.parked, self._is_unheard(now.awake), fresh)
         for path in self._ranked():
             if path.is_doubted and wanted > 0:
                 wanted -= self._probe(path, now)
@@ -370,11 +394,14 @@ class Packets:
         question.reports = reports
         self.outstanding += 1
         self.parked += may_park
+        if may_park:
+            self._newest.append(question)
         if records:
             question.records = records
             question.needs_answer = True
             self.owed += 1
             if type(records[-1]) is StreamSent:
+                self._has_spoken = True
                 self.polls.moved(now.awake)
                 if self._unsent:
                     self._note_first(records, now.elapsed)
