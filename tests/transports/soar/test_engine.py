@@ -367,7 +367,9 @@ class Meddler(Progress):
         self.told.append(name)
         if self.victim is not None:
             self.victim.abort()
+        waiting = len(engine_of(self.soar)._dials)
         engine_of(self.soar).flush()
+        assert len(engine_of(self.soar)._dials) == waiting  # what is told next, is told next
 
 
 async def test_who_is_told_may_act_at_once() -> None:
