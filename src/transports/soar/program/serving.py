@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+from anyio.abc import SocketListener
 from anyio.to_thread import run_sync
 
 from racer.errors import ConfigError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from anyio.abc import SocketListener, SocketStream
+    from anyio.abc import SocketStream
 
     from transports.soar._server import SoarServer
     from transports.soar.program.settings import Settings
@@ -88,12 +89,31 @@ async def _status_socket(path: Path | None) -> AsyncIterator[SocketListener | No
     if path is None:
         yield None
         return
-    await run_sync(_make_way, path)
-    listener = await anyio.create_unix_listener(path, mode=0o660)
-    mark = await run_sync(path.stat)
-    async with listener:
-        yield listener
+    sock = await run_sync(_listen, path)
+    try:
+        mark = await run_sync(path.stat)
+        async with await SocketListener.from_socket(sock) as listener:
+            yield listener
         await run_sync(_remove, path, mark.st_ino)
+    finally:
+        sock.close()
+
+
+def _listen(path: Path) -> socket.socket:
+    _make_way(path)
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.bind(str(path))
+        path.chmod(0o660)
+        sock.listen()
+    except BaseException as exc:
+        sock.close()
+        if isinstance(exc, OSError):
+            msg = f"{path}: {exc.strerror or exc}"
+            raise OSError(exc.errno, msg) from exc
+        raise
+    sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    return sock
 
 
 def _make_way(path: Path) -> None:
