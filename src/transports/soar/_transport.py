@@ -154,6 +154,10 @@ class Soar(Transport):
             dial_tcp=self._dial_tcp,
             dial_udp=self._dial_udp,
         )
+        if (
+            self._engine is not None
+        ):  # of a host that ended without a goodbye, or of the process this one comes from
+            self._engine.close()
         self._engine = Engine(self.name, self._settings, ways, host=host, clocks=self._clocks)
 
     async def connect(self, target: Target, progress: Progress) -> ByteStream:

@@ -123,6 +123,19 @@ async def test_what_was_not_started_says_so() -> None:
         assert host.running == []
 
 
+@virtual
+async def test_a_second_host_gets_sessions_of_its_own() -> None:
+    async with MemoryWorld() as world:
+        soar = world.soar()
+        for count in (1, 2):
+            async with LocalHost() as host:
+                await soar.start(host)
+                async with await connect(soar, "echo.example") as stream:
+                    await stream.send(b"ping")
+                    assert await exactly(stream, 4) == b"ping"
+            assert world.handshakes == count
+
+
 async def test_a_machine_without_resolvers_fails_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
