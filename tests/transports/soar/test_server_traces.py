@@ -110,7 +110,8 @@ async def test_a_session_and_its_streams_are_spans() -> None:
     for span in (refused, carried):
         assert span.kind is SpanKind.CLIENT
         assert span.parent is not None
-        assert span.parent.span_id == whole.get_span_context().span_id
+        context: Any = whole.get_span_context()
+        assert span.parent.span_id == context.span_id
     assert dict(carried.attributes or {}) == {
         "racer.soar.stream": 0,
         "server.port": 443,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from transports.soar.program import files
 from transports.soar.program.files import alone, create
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.M
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         create(tmp_path / "key", b"one")
     assert list(tmp_path.iterdir()) == []

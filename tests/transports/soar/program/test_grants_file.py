@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from typing import TYPE_CHECKING
@@ -11,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racer.errors import ConfigError
-from transports.soar.program import grants_file
 from transports.soar.program.grants_file import Entry, add_grant, issued, read_grants, revoke_grant
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_an_id_that_two_begin_with_revokes_neither(
 ) -> None:
     path = tmp_path / "grants.toml"
     octets = iter([b"\1" * 6, b"\1" * 32, b"\1" * 5 + b"\2", b"\2" * 32])
-    monkeypatch.setattr(grants_file.os, "urandom", lambda size: next(octets))
+    monkeypatch.setattr(os, "urandom", lambda size: next(octets))
     add_grant(path)
     add_grant(path)
     with pytest.raises(ConfigError, match="2 grants with an id that begins with '01'"):
