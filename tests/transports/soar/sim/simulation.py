@@ -36,7 +36,8 @@ ZONES = (Zone.parse("t.example.com"), Zone.parse("u.example.org"))
 GRANTS = 4
 QUIET_AFTER_S = 10.0  # after which nothing more may be asked
 QUIET_S = 60.0
-WARM_QUESTIONS = 12  # that warm sessions may cost in that time
+SHORT_TIMEOUT_S = 5.0  # servers less patient than this end streams that are idle
+WARM_QUESTIONS = 40  # that warm sessions may cost in that time
 IDLE_S = 30.0  # for which an idle stream is watched
 STORM_LOSS = 0.5
 
@@ -319,8 +320,9 @@ def run_story(story: Story) -> Simulation:
         )
         simulation.rest(1.0)
         simulation.check()
-        simulation.check_quiet()
-        if not any(loss_of(way.near, way.far) for way in story.ways):
+        is_lossless = not any(loss_of(way.near, way.far) for way in story.ways)
+        simulation.check_quiet(forgets=is_lossless)
+        if is_lossless and story.idle_timeout > SHORT_TIMEOUT_S:
             simulation.check_idle_stream()
         simulation.rest(1.0)
         simulation.check()
