@@ -324,7 +324,7 @@ def test_spec_10_4_256_kb_may_wait_and_half_of_it_makes_a_stream_writable() -> N
 def test_with_much_under_way_twice_as_much_may_wait_up_to_a_megabyte() -> None:
     pair = Pair(Limits(stream_window=4 << 20, session_window=8 << 20))
     number = pair.open()
-    sent = 0
+    sent = waiting = 0
     for _ in range(700):
         pair.server.write(number, bytes(pair.server.room(number)))
         sent += sum(len(f.data) for f in data_in(list(pair.down().frames)))
