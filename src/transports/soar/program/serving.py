@@ -148,7 +148,8 @@ async def _tell_status(listener: SocketListener, server: SoarServer) -> None:
     async def tell(stream: SocketStream) -> None:
         async with stream:
             with anyio.move_on_after(_STATUS_TIMEOUT), suppress(anyio.BrokenResourceError):
-                await stream.send(json.dumps(status_table(server.status())).encode() + b"\n")
+                # Of thousands of sessions it takes a while to write, which nobody's question should wait for.
+                await stream.send(await run_sync(_encoded, server.status()))
 
     while True:
         try:
@@ -156,6 +157,10 @@ async def _tell_status(listener: SocketListener, server: SoarServer) -> None:
         except* OSError as exc:  # the machine can't hold one more
             logger.warning("the status could not be told: %s", exc.exceptions[0])
         await anyio.sleep(_PAUSE)
+
+
+def _encoded(status: ServerStatus) -> bytes:
+    return json.dumps(status_table(status)).encode() + b"\n"
 
 
 async def ask_status(path: Path) -> dict[str, Any]:

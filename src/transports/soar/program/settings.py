@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from racer.abc import unknown_key
 from racer.errors import ConfigError
+from transports._net.connector import Connector
+from transports._net.dns_resolver import DNSResolver, ResolverTLS
 from transports._net.files import read_bounded
+from transports._net.resolve import SystemResolver
+from transports._net.resolver_urls import ResolverURL
 from transports.soar._policy import DEFAULT_PORTS
 from transports.soar._server import SoarServer
 from transports.soar.core.crypto.keys import ServerKey
@@ -19,6 +23,7 @@ from transports.soar.program.grants_file import issued, read_grants
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from transports._net.resolve import Resolver
     from transports.soar.core.server.credentials import IssuedGrant
 
 __all__ = ("Settings",)
@@ -46,6 +51,7 @@ class Settings:
         own: addresses of this machine that clients may not reach, besides `host`.
         max_sessions: at once.
         status: the socket on which `status` asks.
+        resolver: the URL of what looks targets up, such as `udp://127.0.0.1`; by default the system's.
         trace_targets: whether spans name targets and grants.
     """
 
@@ -62,6 +68,7 @@ class Settings:
     own: tuple[str, ...] = ()
     max_sessions: int = 20_000
     status: Path | None = None
+    resolver: str | None = None
     trace_targets: bool = False
 
     @classmethod
@@ -151,8 +158,20 @@ class Settings:
             name_servers=self.servers,
             own=self.own,
             max_sessions=self.max_sessions,
+            resolver=self.lookups(),
             shows_targets=self.trace_targets,
         )
+
+    def lookups(self) -> Resolver | None:
+        """Return what looks targets up; `None` for the system's resolver.
+
+        Raises:
+            ConfigError: that is no URL of a resolver.
+        """
+        if self.resolver is None or self.resolver == "system":
+            return None
+        url = ResolverURL.parse(self.resolver)
+        return DNSResolver(url, Connector(SystemResolver()), tls=ResolverTLS())
 
     def issued(self) -> tuple[IssuedGrant, ...]:
         """Return the grants of the file, if there is one; blocks.
@@ -243,5 +262,6 @@ _READERS: Final = {
     "own": _texts,
     "max_sessions": _whole,
     "status": _path,
+    "resolver": _text,
     "trace_targets": _flag,
 }

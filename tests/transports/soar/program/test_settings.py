@@ -35,6 +35,7 @@ needs_grant = false
 own = ["198.51.100.7"]
 max_sessions = 100
 status = "status"
+resolver = "udp://127.0.0.1:5300"
 trace_targets = true
 [name_servers]
 "ns.example.com" = ["192.0.2.1", "2001:db8::1"]
@@ -53,6 +54,7 @@ trace_targets = true
         own=("198.51.100.7",),
         max_sessions=100,
         status=tmp_path / "status",
+        resolver="udp://127.0.0.1:5300",
         trace_targets=True,
         name_servers={"ns.example.com": ("192.0.2.1", "2001:db8::1")},
     )
@@ -151,3 +153,10 @@ def test_what_is_missing_is_said(settings: Settings, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings.server()
     assert str(caught.value) == words
+
+
+def test_targets_are_looked_up_where_the_operator_says() -> None:
+    assert str(Settings(resolver="udp://127.0.0.1:5300").lookups()) == "udp://127.0.0.1:5300"
+    assert Settings().lookups() is Settings(resolver="system").lookups() is None
+    with pytest.raises(ConfigError, match=r"resolver='here': not 'system', nor a URL such as udp:"):
+        Settings(resolver="here").lookups()
