@@ -60,7 +60,9 @@ class ClientHost:
         self.clock = clock
         self.paces = paces
         self.settings = settings
-        self.most_idle = min(1.1 * settings.session_idle, idle_timeout - min(10.0, idle_timeout / 4))
+        self.most_idle = min(
+            1.1 * settings.session_idle, idle_timeout - min(10.0, idle_timeout / 4)
+        )
         self.flows: list[Flow] = []
         self.changes: list[told.SessionChanged] = []
         self.handshakes: list[told.HandshakeEnded] = []

@@ -35,7 +35,7 @@ def verdict(story: Story) -> str:
 
 def kind_of(wrong: str) -> str:
     """Return what tells one fault from another: the kind of error, and where it was noticed."""
-    return wrong.split(":")[0]
+    return wrong.split(":", maxsplit=1)[0]
 
 
 def smallest(story: Story, *, tries: int = 400) -> Story:

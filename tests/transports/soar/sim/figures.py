@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 __all__ = ("LINKS", "Figures", "main", "measure")
 
 NEAR_S = 0.010
-LINKS = {"T2": (0.0, 0.0), "T3": (0.025, 0.0), "T4": (0.025, 0.01), "T5": (0.09, 0.0), "T6": (0.09, 0.025)}
+LINKS = {
+    "T2": (0.0, 0.0),
+    "T3": (0.025, 0.0),
+    "T4": (0.025, 0.01),
+    "T5": (0.09, 0.0),
+    "T6": (0.09, 0.025),
+}
 """One way delay beyond the resolver in seconds, and loss of each direction of each of the two links."""
 
 
@@ -42,7 +48,9 @@ def measure(quirks: Quirks, link: str, seed: int, *, down: int, up: int) -> Figu
     """Return the figures of one run, with so many octets each way."""
     far, loss = LINKS[link]
     near = NEAR_S if far else 0.0
-    way = Way(resolver=quirks, near=Weather(delay=near, loss=loss), far=Weather(delay=far, loss=loss))
+    way = Way(
+        resolver=quirks, near=Weather(delay=near, loss=loss), far=Weather(delay=far, loss=loss)
+    )
     simulation = Simulation(Story(seed=seed, ways=(way,)))
     client, origin = simulation.client, simulation.server.origin
     cold = simulation.finish(client.dial("echo-1.test", 5, eager=True))

@@ -8,7 +8,7 @@ from tests.transports.soar.sim.pattern import Checker, pattern
 
 if TYPE_CHECKING:
     from tests.transports.soar.sim.client_host import ClientHost
-    from transports.soar.core.client.client import Dial
+    from transports.soar.core.client.dial import Dial
     from transports.soar.core.client.events import DialRepaired
 
 __all__ = ("Flow",)

@@ -48,12 +48,16 @@ __all__ = (
 )
 
 LONGEST_WAIT_S = 0.65  # SPEC 13.5, and what a link may add to the count
-LONGEST_DIAL_S = 2 * (30.0 + 60.0) + 1.0  # handshake and silence (SPEC 14.5), and the same for a repair
+LONGEST_DIAL_S = (
+    2 * (30.0 + 60.0) + 1.0
+)  # handshake and silence (SPEC 14.5), and the same for a repair
 MOST_OF_A_SESSION = 4 << 20
 MOST_OF_AN_IDLE_SESSION = 20 << 10
 MOST_RECORDS_OF_AN_IDLE_SESSION = 128  # packet numbers that it still knows
 
-POSSIBLE = frozenset({Failure.LOST, Failure.ENDED, Failure.SILENT, Failure.REFUSED, Failure.CREDENTIAL})
+POSSIBLE = frozenset(
+    {Failure.LOST, Failure.ENDED, Failure.SILENT, Failure.REFUSED, Failure.CREDENTIAL}
+)
 """Reasons for which a flow may fail, if something in its story can be the cause."""
 
 
@@ -202,8 +206,8 @@ def check_memory(server: ServerHost, hosts: list[ClientHost], *, is_idle: bool =
                 waiting = path.recovery.pending.values()
                 is_free = host.settings.keep_warm or all(q.fate is Fate.LOST for q in waiting)
                 assert is_free, "questions that wait forever"
-            for session in host.core._pool.sessions:
-                assert not session.table.live, "an idle session has streams"
+            for own in host.core._pool.sessions:
+                assert not own.table.live, "an idle session has streams"
 
 
 # --- 10: answers and progress

@@ -137,11 +137,11 @@ class Simulation:
 
     def _to_client(self, client: object, message: bytes) -> None:
         if (host := self._host_of(client)) is not None:
-            host.receive(client, message)  # type: ignore[arg-type]
+            host.receive(client, message)
 
     def _inject(self, client: object, message: bytes) -> None:
         if (host := self._host_of(client)) is not None:
-            host.inject(client, message)  # type: ignore[arg-type]
+            host.inject(client, message)
 
     def _host_of(self, client: object) -> ClientHost | None:
         assert isinstance(client, tuple)

@@ -18,7 +18,7 @@ WITHIN = 12  # seeds in which a fault has to be found
 ROUNDS = 1_500  # stories of a long run
 
 # Where to begin to look for each, so that it is found soon; another teller of stories wants others.
-BEGIN = {"news_of_losses_is_not_heard": 6}
+BEGIN = {"news_of_losses_is_not_heard": 6, "every_loss_proves_that_nothing_came": 86}
 SEEDS = range(1_000, 1_016)
 
 
@@ -31,7 +31,9 @@ def test_a_story_ends_well(seed: int) -> None:
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("first", range(10_000, 10_000 + ROUNDS, 100))
 def test_many_stories_end_well(first: int) -> None:
-    bad = {seed: wrong for seed in range(first, first + 100) if (wrong := verdict(random_story(seed)))}
+    bad = {
+        seed: wrong for seed in range(first, first + 100) if (wrong := verdict(random_story(seed)))
+    }
     assert bad == {}
 
 
@@ -39,10 +41,8 @@ def test_many_stories_end_well(first: int) -> None:
 def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FAULTS[name](monkeypatch)
     first = BEGIN.get(name, 0)
-    found = [seed for seed in range(first, first + 1) if verdict(random_story(seed))]
-    if not found:
-        seeds = range(first, first + WITHIN)
-        assert any(verdict(random_story(seed)) for seed in seeds), f"not within {WITHIN} stories"
+    seeds = range(first, first + WITHIN)
+    assert any(verdict(random_story(seed)) for seed in seeds), f"not within {WITHIN} stories"
 
 
 def first_bad() -> Story:

@@ -103,8 +103,10 @@ def test_a_neighbour_who_floods_the_same_resolver_at_most_doubles_what_a_dial_ta
     def flood() -> None:
         labels = dice.choice((1, 1, 2, 4))
         name = b"".join(b"\x3f" + bytes(dice.choices(alphabet, k=63)) for _ in range(labels - 1))
-        name += b"\x3f" + bytes(dice.choices(alphabet, k=63)) if labels < 4 else b"\x1a" + bytes(
-            dice.choices(alphabet, k=26)
+        name += (
+            b"\x3f" + bytes(dice.choices(alphabet, k=63))
+            if labels < 4
+            else b"\x1a" + bytes(dice.choices(alphabet, k=26))
         )
         query = Query(dice.randrange(65_536), name + zone, dice.choice((1, 2, 6, 16, DS, 99)), 1232)
         simulation.routes[0].send(("nobody", 0, 0), query.to_wire())

@@ -9,7 +9,17 @@ from tests.transports.soar.sim.invariants import check_pace
 from tests.transports.soar.sim.simulation import Simulation
 from tests.transports.soar.sim.story import Story, Way
 
-KINDS = ("nxdomain", "notice", "servfail", "refused", "nodata", "data", "noise", "truncated", "formerr")
+KINDS = (
+    "nxdomain",
+    "notice",
+    "servfail",
+    "refused",
+    "nodata",
+    "data",
+    "noise",
+    "truncated",
+    "formerr",
+)
 OCTETS = 60_000
 
 

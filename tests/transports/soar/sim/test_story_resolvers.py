@@ -83,7 +83,9 @@ def test_a_server_away_for_ten_seconds_makes_no_resolver_dislike_it_for_long(
     simulation.check(may=frozenset())
 
 
-def test_a_powerdns_that_was_made_to_hate_the_server_by_a_download_comes_back_after_its_minute() -> None:
+def test_a_powerdns_that_was_made_to_hate_the_server_by_a_download_comes_back_after_its_minute() -> (
+    None
+):
     """A window full of silent questions is 64 and more: nothing is answered for a minute, whatever is asked."""
     simulation = Simulation(Story(ways=(Way(resolver=kinds.POWERDNS),)))
     client = simulation.client
