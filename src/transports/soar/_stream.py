@@ -135,9 +135,8 @@ class SoarStream(ByteStream):
                 if data := self._handle.read(max_bytes):
                     self._owner.flush()  # the window that was freed
                     return data
-                self._raise(
-                    self._reset
-                )  # before its end: that of a stream cut short looks the same
+                # A stream that was cut short looks like one at its end, so that is asked last.
+                self._raise(self._reset)
                 if self._handle.at_end():
                     raise anyio.EndOfStream
                 self._raise(self._failure)

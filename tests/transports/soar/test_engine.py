@@ -31,6 +31,7 @@ from tests.transports.soar.memory_world import (
     exactly,
     pattern,
 )
+from transports.soar.core.client import events as told
 from transports.soar.core.client.client import Client
 
 if TYPE_CHECKING:
@@ -101,6 +102,16 @@ async def test_cancelled_anywhere_a_first_dial_leaves_its_handshake_to_others() 
         assert sweep.cancelled > 3
         # Cancelled before the first question, there was none to go on.
         assert len(guests) <= world.handshakes <= len(guests)
+
+
+async def test_a_dial_that_does_not_wait_can_be_cancelled_all_the_same() -> None:
+    async with MemoryWorld() as world, world.started() as soar:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await connect(soar, "echo.example", tls=True)
+        assert scope.cancelled_caught
+        assert engine_of(soar)._dials == {}
+        assert world.opened == []
 
 
 async def test_two_dials_share_a_handshake() -> None:
@@ -278,6 +289,22 @@ async def test_a_carrier_that_fails_is_heard_of_and_tries_again() -> None:
             assert soar.status().health == "ok"
 
 
+async def test_what_was_under_way_on_a_carrier_that_failed_is_asked_for_again_at_once() -> None:
+    async with (
+        MemoryWorld() as world,
+        world.started() as soar,
+        await connect(soar, "echo.example") as stream,
+    ):
+        world.is_up = False
+        await stream.send(b"ping")
+        await anyio.sleep(0.01)
+        world.is_up = True
+        began = anyio.current_time()
+        engine_of(soar)._failed(0, ConnectionRefusedError())
+        assert await exactly(stream, 4) == b"ping"
+        assert anyio.current_time() - began == pytest.approx(RTT)
+
+
 async def test_a_silent_way_ends_a_dial_after_thirty_seconds() -> None:
     async with MemoryWorld() as world, world.started() as soar:
         world.is_up = False
@@ -367,9 +394,10 @@ class Meddler(Progress):
         self.told.append(name)
         if self.victim is not None:
             self.victim.abort()
-        waiting = len(engine_of(self.soar)._dials)
+        events = engine_of(self.soar).core._events
+        events.append(told.QuestionsLost(path=0, count=0))
         engine_of(self.soar).flush()
-        assert len(engine_of(self.soar)._dials) == waiting  # what is told next, is told next
+        assert events  # what is told next, is told next
 
 
 async def test_who_is_told_may_act_at_once() -> None:
