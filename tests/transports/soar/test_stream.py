@@ -92,11 +92,10 @@ async def test_a_target_waits_for_a_receiver_that_takes_nothing() -> None:
         await anyio.sleep(20)
         assert world.questions - asked < 60  # it stands still, and is only kept alive
         got, began = bytearray(), anyio.current_time()
-        while len(got) < 300_000:
+        while len(got) < 480_000:  # more than there was room for
             got += await stream.receive()
-        assert (
-            anyio.current_time() - began < 2 * RTT
-        )  # the news of room does not wait for the next question
+        # The news of room does not wait for the next question.
+        assert anyio.current_time() - began < 2.1 * RTT
         got += await everything(stream)
         assert got == pattern(700_000)
 
