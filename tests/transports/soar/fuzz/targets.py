@@ -6,11 +6,15 @@ into `TARGETS`.
 
 from __future__ import annotations
 
+from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
+import transports.soar.core.client
 import transports.soar.core.dns
+import transports.soar.core.server
 from tests.transports.soar.fuzz.guided import Target
+from tests.transports.soar.sim.traffic import Meddled, meddled, recorded
 from transports.soar.core.dns.answers import (
     NOTICE_OCTETS,
     Form,
@@ -128,9 +132,45 @@ def _read_labels(data: bytes) -> None:
     assert at < skip_name(data, at) <= len(data)
 
 
+def _received() -> Iterator[bytes]:
+    to_server, _ = recorded()
+    yield from to_server[::5]
+
+
+def _told() -> Iterator[bytes]:
+    _, to_client = recorded()
+    yield from to_client[::5]
+
+
+@cache
+def _world() -> Meddled:
+    """Return the one world of all inputs, in which time stands still: making one takes longer than a thousand inputs."""
+    return meddled()
+
+
+def _serve(data: bytes) -> None:
+    """Give a stranger's octets to a server in the middle of everything: one answer at most, and no visit."""
+    server = _world().simulation.server
+    before, visits = server.answers, len(server.origin.visits)
+    server.inject(data, bytes((203, 0, 113, 9)))
+    assert server.answers - before <= 1
+    assert len(server.origin.visits) == visits
+
+
+def _receive(data: bytes) -> None:
+    """Give octets to a client in the middle of everything: no session changes."""
+    client = _world().client
+    client.inject((client.name, 0, client._ports.get(0, 0)), data)
+
+
+_SERVER: Final = (transports.soar.core.server, transports.soar.core.dns)
+_CLIENT: Final = (transports.soar.core.client, transports.soar.core.dns)
+
 TARGETS: Final = (
     Target(name="dns-copy", run=_read_copy, seeds=_questions, watched=_DNS, allowed=()),
     Target(name="dns-name", run=_read_name, seeds=_names, watched=_DNS, allowed=(), longest=300),
     Target(name="dns-answer", run=_read_answer, seeds=_answers, watched=_DNS),
     Target(name="dns-labels", run=_read_labels, seeds=_answers, watched=_DNS),
+    Target(name="server", run=_serve, seeds=_received, watched=_SERVER, allowed=()),
+    Target(name="client", run=_receive, seeds=_told, watched=_CLIENT, allowed=()),
 )
