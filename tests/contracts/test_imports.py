@@ -30,7 +30,10 @@ FAULTS = {
     "loops": ("racer/_report.py", "import asyncio"),
     "soar-core": ("transports/soar/core/planted.py", "import random"),
     "soar-rooms": ("transports/soar/carriers/planted.py", "import transports.soar._engine"),
-    "soar-floors": ("transports/soar/core/streams/planted.py", "import transports.soar.core.client"),
+    "soar-floors": (
+        "transports/soar/core/streams/planted.py",
+        "import transports.soar.core.client",
+    ),
 }
 
 
