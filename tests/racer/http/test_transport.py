@@ -395,7 +395,7 @@ async def test_cancelled_anywhere_nothing_is_left(protocol: str, kind: str) -> N
 
         await story()
         sweep = await cancel_everywhere(story, verify=verify, passes=1)
-        assert sweep.cancelled > 3
+        assert sweep.cancelled >= 2
 
 
 # --- dropped --------------------------------------------------------------------------------------

@@ -270,7 +270,7 @@ async def test_cancelled_anywhere_nothing_stays_open_or_leased() -> None:
             assert all(g.leases == 0 for g in made[-1]._pool._graces.values())
 
         sweep = await cancel_everywhere(story, verify=verify, passes=0)
-        assert sweep.cancelled > 20
+        assert sweep.cancelled >= 10
 
 
 async def test_a_closed_route_asks_nobody() -> None:
