@@ -24,7 +24,7 @@ help: ## show this list
 race: $(STAMP) ## watch a race: several transports against a censored network on loopback
 	@$(BIN)/python -m benchmarks.demo $(ARGS)
 
-test: $(STAMP) ## run the tests (below five minutes)
+test: $(STAMP) ## run the tests
 	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(STAMP) ## check format, style, types and who imports whom
