@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
+from racer._axis import seconds, ticks
 from racer._report import Attempt, Outcome
+from racer._telling import came_of, came_of_race, cause_of
 from racer._words import one_line
 from racer.cli._columns import cut, cut_middle, padded, width_of, wrapped
-from racer.errors import ErrorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ("render", "seconds")
 
 MIN_WIDTH: Final = 40
-_FAILED: Final = frozenset({Outcome.CONNECT_FAILED, Outcome.TIMED_OUT})
 
 _GREEN, _RED, _YELLOW, _DIM, _BOLD, _RESET = (f"\x1b[{code}m" for code in (32, 31, 33, 2, 1, 0))
 _COLOURS: Final = {
@@ -95,17 +95,6 @@ def render(
     return "\n".join(lines)
 
 
-def seconds(value: float) -> str:
-    """Return a time for people: three digits, in ms below a second."""
-    if value < 0.9995:
-        return f"{_digits(max(value, 0.0) * 1000)} ms"
-    return f"{_digits(value)} s"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if 999.5 <= value < 1e9 else f"{value:.3g}"
-
-
 class _Picture:
     """One picture's measures: marker, name, bar, what came of it."""
 
@@ -124,20 +113,8 @@ class _Picture:
         self._bar_width = self._room - 1 - self._result_width
 
     def headline(self, *, colour: bool) -> list[str]:
-        report = self._report
-        took = seconds(report.duration)
-        # A stream that was handed out first may have been held for a while before the race was over.
-        times = {a.transport: a.finished_at for a in report.attempts}
-        won_at = times.get(report.winner or "")
-        won_in = took if won_at is None else seconds(won_at)
-        text = {
-            Outcome.CONNECTED: f"connected by {report.winner} in {won_in}",
-            Outcome.CONNECT_FAILED: f"not connected: every attempt failed, after {took}",
-            Outcome.TIMED_OUT: f"not connected within {seconds(report.timeout)}",
-            Outcome.CANCELLED: f"cancelled after {took}",
-            Outcome.INELIGIBLE: "not connected: no transport serves it",
-        }.get(report.outcome, f"still racing after {took}")
-        lines = wrapped(self._safe(f"{report.target} {text}"), self._width)
+        text = f"{self._report.target} {came_of_race(self._report)}"
+        lines = wrapped(self._safe(text), self._width)
         return [f"{_BOLD}{line}{_RESET}" for line in lines] if colour else lines
 
     def rows(self, *, colour: bool) -> Iterator[str]:
@@ -170,10 +147,8 @@ class _Picture:
 
     def _cause(self, attempt: Attempt) -> list[str]:
         name = one_line(attempt.transport)
-        if attempt.outcome in _FAILED:
-            where = [attempt.stage.value if attempt.stage else "", one_line(attempt.peer or "")]
-            facts = ", ".join(filter(None, where))
-            text = f"{name}{f' ({facts})' if facts else ''}: {attempt.cause}"
+        if (cause := cause_of(attempt)) is not None:
+            text = cause
         elif attempt.outcome is Outcome.INELIGIBLE and width_of(self._result(attempt)) > self._room:
             text = f"{name}: {self._result(attempt)}"
         elif attempt.outcome is Outcome.CONNECTED and attempt.peer:
@@ -184,33 +159,7 @@ class _Picture:
 
     def _result(self, attempt: Attempt) -> str:
         """Return what came of an attempt, in a few words."""
-        at = "" if attempt.finished_at is None else f" at {seconds(attempt.finished_at)}"
-        stage = f" ({attempt.stage.value})" if attempt.stage else ""
-        match attempt.outcome:
-            case Outcome.CONNECTED:
-                text = f"connected{at}"
-            case Outcome.CONNECT_FAILED:
-                kind = attempt.error_type
-                vague = kind is None or kind is ErrorType.OTHER
-                text = f"{'failed' if vague else kind}{at}"
-            case Outcome.TIMED_OUT:
-                text = f"timed out{at}{stage}"
-            case Outcome.LOST_RACE:
-                text = f"lost the race{stage}"
-            case Outcome.CANCELLED:
-                text = f"cancelled{stage}"
-            case Outcome.INELIGIBLE:
-                text = f"ineligible: {one_line(attempt.reason or 'no reason given')}"
-            case Outcome.NOT_STARTED:
-                if attempt.started_at is not None:
-                    text = f"running{stage}"
-                elif attempt.tier:
-                    text = f"not started (tier {attempt.tier})"
-                else:
-                    text = f"not started (due at {seconds(attempt.start_delay)})"
-            case _:
-                assert_never(attempt.outcome)
-        return self._safe(text)
+        return self._safe(came_of(attempt))
 
     def _bar(self, attempt: Attempt, started_at: float, *, won: bool) -> str:
         first = self._column(started_at)
@@ -227,7 +176,7 @@ class _Picture:
     def _axis(self) -> Iterator[str]:
         """Yield the labels and the line of the time axis."""
         labels, line = "", [self._style.axis] * self._bar_width
-        for tick in _ticks(self._end, self._bar_width):
+        for tick in ticks(self._end, self._bar_width):
             column = self._column(tick)
             line[column] = self._style.tick
             labels = padded(labels, column) + (seconds(tick) if tick else "0")
@@ -241,15 +190,3 @@ class _Picture:
         if self._style is _ASCII:
             text = text.replace("…", "...").encode("ascii", "backslashreplace").decode()
         return text
-
-
-def _ticks(end: float, width: int) -> list[float]:
-    """Return round times from 0 to `end`, as many as have room for their labels, with two blanks between."""
-    if end < 1e-9:  # a clock's own grain
-        return [0.0]
-    magnitude = 10.0 ** (math.floor(math.log10(end)) - 2)
-    for step in (magnitude * factor for factor in (10, 20, 25, 50, 100, 200, 250, 500)):
-        ticks = [index * step for index in range(int(end / step + 1e-9) + 1)]
-        if max(len(seconds(tick)) for tick in ticks) + 2 <= step / end * (width - 1):
-            return ticks
-    return [0.0]
