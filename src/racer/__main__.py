@@ -1,8 +1,10 @@
-"""`python -m racer HOST`: race the transports to a host and show what each of them did."""
+"""`python -m racer`: the same program as `racer`."""
 
 from __future__ import annotations
 
 import sys
+
+__all__ = ("run",)
 
 
 def run() -> int:

@@ -1,131 +1,138 @@
-"""`python -m racer HOST`: dial, show the race, close the connection."""
+"""`racer dial HOST`: dial, show the race while it runs and when it is over, close the connection."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from enum import IntEnum
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import anyio
+import click
 
-from racer import config
 from racer._cleanup import close_within
 from racer._target import Target
-from racer._version import __version__
-from racer._words import one_line
 from racer.abc import check_seconds
+from racer.cli._exits import CommandError, Exit, silence
+from racer.cli._live import view_on, watch
+from racer.cli._program import config_option, json_option, load_dialer, plain_option
 from racer.cli._screen import Screen
-from racer.cli._waterfall import render, seconds
-from racer.errors import AllAttemptsFailed, ConfigError, DialTimeout, NoTransports
+from racer.cli._waterfall import seconds
+from racer.errors import AllAttemptsFailed, DialTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from racer._dialer import Dialer
     from racer._report import RaceReport
+    from racer.cli._live import View
 
-__all__ = ("main",)
-
-_DESCRIPTION = """\
-Race the configured transports to HOST, show what each of them did, and close
-the connection."""
-
-_EPILOG = """\
-The configuration is --config, else the file that RACER_CONFIG names, else
-racer.toml in the user's configuration directory, else `direct` alone.
-
-The picture (or JSON) goes to standard output, errors to standard error.
-Colour is used on a terminal, unless NO_COLOR is set.
-
-exit codes:
-  0    connected
-  1    every attempt failed
-  2    wrong use: a host, an option or the configuration cannot be
-  3    the time was over
-  4    there was no transport to try
-  130  interrupted (Ctrl-C)
-"""
+__all__ = ("command",)
 
 
-class Exit(IntEnum):
-    """What the program's exit code says."""
-
-    CONNECTED = 0
-    FAILED = 1
-    WRONG_USE = 2
-    TIMEOUT = 3
-    NO_TRANSPORTS = 4
-    INTERRUPTED = 130
+def _port(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """Return the number, in ASCII digits; whether it is one from 1 to 65535 is the target's to say."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 5):
+        raise click.BadParameter(f"{text!r:.40} is not a port from 1 to 65535", ctx, param)
+    return int(text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What to dial, and who may."""
 
-    Args:
-        argv: the arguments; `None` for the program's own.
+    target: Target
+    timeout: float | None
+    only: tuple[str, ...] | None
+    exclude: tuple[str, ...]
+
+
+@click.command()
+@click.argument("host", metavar="HOST")
+@click.option(
+    "--port", callback=_port, metavar="N", help="The port where HOST carries none; else 443."
+)
+@click.option(
+    "--tls/--no-tls",
+    default=None,
+    help="Verify TLS inside the race, or leave it out; by default on port 443 only.",
+)
+@click.option("--timeout", type=float, metavar="S", help="Seconds for the whole race.")
+@click.option("--only", multiple=True, metavar="NAME", help="Let this entrant race (repeatable).")
+@click.option(
+    "--exclude", multiple=True, metavar="NAME", help="Leave this entrant out (repeatable)."
+)
+@config_option
+@json_option
+@plain_option
+def command(
+    *,
+    host: str,
+    port: int | None,
+    tls: bool | None,
+    timeout: float | None,
+    only: tuple[str, ...],
+    exclude: tuple[str, ...],
+    config: str | None,
+    as_json: bool,
+    plain: bool,
+) -> None:
+    """Race the configured transports to HOST, show what each of them did, and close the connection.
+
+    HOST is a name or an address, which may carry the port. On a terminal the race is drawn while it runs; in a pipe each
+    event is a line. Then the whole race is shown, and why entrants failed.
     """
-    options = _parser().parse_args(argv)
-    command = _Command(options)
-    code, problem = Exit.CONNECTED, ""
+    if timeout is not None:
+        check_seconds(timeout, "--timeout")
+    wish = _Wish(
+        target=Target.parse(host, port, tls=tls),
+        timeout=timeout,
+        only=only or None,
+        exclude=exclude,
+    )
+    view: View = Unwatched() if as_json else view_on(Screen.of(sys.stdout, plain=plain))
+    dial = _Dial(load_dialer(config), wish, view)
     try:
-        command.prepare()
-        anyio.run(command.dial)
-    except KeyboardInterrupt:
-        code, problem = Exit.INTERRUPTED, "interrupted"
-    except AllAttemptsFailed:
-        code, problem = Exit.FAILED, f"every attempt to reach {command.target} failed"
+        anyio.run(dial.run)
+    except AllAttemptsFailed as exc:
+        msg = f"every attempt to reach {wish.target} failed"
+        raise CommandError(msg, Exit.FAILED) from exc
     except DialTimeout as exc:
-        code = Exit.TIMEOUT
-        problem = f"{command.target} was not reached within {seconds(exc.report.timeout)}"
-    except NoTransports as exc:
-        code, problem = Exit.NO_TRANSPORTS, str(exc)
-    except ConfigError as exc:
-        code, problem = Exit.WRONG_USE, str(exc)
-    try:
-        if command.report is not None:
-            _show(command.report, options)
-    except BrokenPipeError:
-        # Who read our output has gone. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if problem:
-        _complain(problem)
-    return code
+        msg = f"{wish.target} was not reached within {seconds(exc.report.timeout)}"
+        raise CommandError(msg, Exit.TIMEOUT) from exc
+    finally:
+        if dial.report is not None:
+            _show(dial.report, view, as_json=as_json)
 
 
-class _Command:
-    """One dial: what it was asked, and the report that is left however it ends."""
+class Unwatched:
+    """Shows nothing."""
+
+    def show(self, report: RaceReport) -> None:
+        """Do nothing."""
+
+    def end(self, report: RaceReport) -> None:
+        """Do nothing."""
+
+
+class _Dial:
+    """One dial, and the report that is left however it ends."""
 
     report: RaceReport | None = None
-    target: Target
-    _dialer: Dialer
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+    def __init__(self, dialer: Dialer, wish: _Wish, view: View) -> None:
+        self._dialer = dialer
+        self._wish = wish
+        self._view = view
 
-    def prepare(self) -> None:
-        """Check everything that can be checked before any IO on the network."""
-        options = self._options
-        if options.timeout is not None:
-            check_seconds(options.timeout, "--timeout")
-        self.target = Target.parse(options.host, options.port, tls=options.tls)
-        path = options.config
-        self._dialer = config.configured() if path is None else config.load(path)
-
-    async def dial(self) -> None:
+    async def run(self) -> None:
         """Dial, note the report, and close the connection."""
-        options = self._options
+        wish = self._wish
         async with self._dialer:
             race = self._dialer.race(
-                self.target,
-                timeout=options.timeout,
-                only=options.only,
-                exclude=options.exclude,
+                wish.target, timeout=wish.timeout, only=wish.only, exclude=wish.exclude
             )
             try:
-                async with race:
-                    winner = await anext(race)
+                winner = await watch(race, self._view)
             finally:
                 try:
                     self.report = race.report
@@ -135,61 +142,12 @@ class _Command:
             await close_within(winner, scope=anyio.CancelScope())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="racer",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("host", metavar="HOST", help="a name or address, which may carry the port")
-    add("--port", type=_port, metavar="N", help="the port where HOST carries none; else 443")
-    add(
-        "--tls",
-        action=argparse.BooleanOptionalAction,
-        help="verify TLS inside the race, or leave it out; by default on port 443 only",
-    )
-    add("--timeout", type=float, metavar="S", help="seconds for the whole race")
-    add("--only", action="append", metavar="NAME", help="let this entrant race (repeatable)")
-    add(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="leave this entrant out (repeatable)",
-    )
-    add("--config", metavar="FILE", help="the configuration, in TOML")
-    add("--json", action="store_true", help="print the report as JSON")
-    add("--plain", action="store_true", help="print ASCII only, without colour")
-    add("--version", action="version", version=f"racer {__version__}", help="show it and exit")
-    return parser
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        _complain(f"{message} (see --help)")
-        raise SystemExit(Exit.WRONG_USE)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5):
-        msg = f"{text!r:.40} is not a port from 1 to 65535"
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)
-
-
-def _show(report: RaceReport, options: argparse.Namespace) -> None:
-    if options.json:
-        print(report.to_json(indent=2), flush=True)  # ASCII by itself
-        return
-    screen = Screen.of(sys.stdout, plain=options.plain)
-    picture = render(report, width=screen.width, colour=screen.colour, unicode=screen.unicode)
-    print(screen.text(picture), flush=True)
-
-
-def _complain(problem: str) -> None:
-    print(f"racer: {one_line(problem)}", file=sys.stderr, flush=True)
+def _show(report: RaceReport, view: View, *, as_json: bool) -> None:
+    """Write what is left of a race. Who has stopped reading learns it from the exit code, which is the dial's."""
+    try:
+        if as_json:
+            print(report.to_json(indent=2), flush=True)  # ASCII by itself
+        else:
+            view.end(report)
+    except BrokenPipeError:
+        silence(sys.stdout.fileno())

@@ -1,0 +1,283 @@
+"""The program `racer`: which commands there are, what they share, and how each of them ends."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import traceback
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from racer._version import __version__
+from racer.cli._exits import CommandError, Exit, complain, ending, silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.metadata import EntryPoint
+
+    from racer._dialer import Dialer
+
+__all__ = (
+    "COMMANDS",
+    "GROUP",
+    "CommandError",
+    "Exit",
+    "config_option",
+    "json_option",
+    "load_dialer",
+    "plain_option",
+    "program",
+    "run",
+)
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+class Listed(NamedTuple):
+    """A command before it is loaded: the module whose `command` it is, and what it does, for the list of commands."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "dial": Listed("racer.cli._dial", "Race to a host, and show what each transport did."),
+    "get": Listed("racer.cli._get", "Download a URL through the race."),
+    "proxy": Listed("racer.cli._proxy", "Serve a SOCKS5 and HTTP proxy whose connections race."),
+    "doctor": Listed("racer.cli._doctor", "Find out what is wrong, and say what to try."),
+    "config": Listed("racer.cli._config", "Check a configuration, or write the first one."),
+    "replay": Listed("racer.cli._replay", "Play a recorded race again, with other delays."),
+    "completion": Listed("racer.cli._completion", "Print what makes a shell complete racer."),
+}
+
+GROUP: Final = "racer.commands"
+"""The entry-point group by which a guest or a third party brings a `click.Command`; the name is the command's."""
+
+_HELP: Final = """\
+Race several transports to a host, and keep the first that works.
+
+\b
+  racer dial example.com              who gets there, and how
+  racer get https://example.com/file  download through the race
+"""
+
+_EPILOG: Final = """\
+\b
+Exit codes, of every command:
+  0    done
+  1    tried, and failed
+  2    wrong use: a command, an option, a host or the configuration cannot be
+  3    the time was over
+  4    there was no transport to try
+  5    this machine refused: a file, an address to listen on
+  6    the far end answered, and not with what was asked for
+  70   a bug in racer
+  130  interrupted (Ctrl-C)
+  141  who read the output has gone
+"""
+
+
+# --- what commands share --------------------------------------------------------------------
+
+
+def config_option(command: _F) -> _F:
+    """Add `--config FILE`, the parameter `config`: for `load_dialer`."""
+    return click.option(
+        "--config",
+        metavar="FILE",
+        type=click.Path(),
+        help="The configuration, in TOML; else the file that RACER_CONFIG names, else racer.toml in the user's "
+        "configuration directory.",
+    )(command)
+
+
+def json_option(command: _F) -> _F:
+    """Add `--json`, the parameter `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
+        command
+    )
+
+
+def plain_option(command: _F) -> _F:
+    """Add `--plain`, the parameter `plain`: for `Screen.of`."""
+    return click.option(
+        "--plain", is_flag=True, help="Print ASCII only, without colour and redrawing."
+    )(command)
+
+
+def load_dialer(config: str | None) -> Dialer:
+    """Return a dialer as `--config` says, or as is configured where it says nothing; the caller closes it.
+
+    Raises:
+        ConfigError: the file cannot be used.
+        NoTransports: no transport is installed.
+    """
+    from racer import config as configuration  # noqa: PLC0415 - not every command reads one
+
+    return configuration.configured() if config is None else configuration.load(config)
+
+
+# --- the program ----------------------------------------------------------------------------
+
+
+class Program(click.Group):
+    """Commands that are loaded when they are called: a list of them costs no more than its words."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, racer's own first."""
+        del ctx
+        return [*_own(), *_brought()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, loaded; `None` if there is none of that name."""
+        del ctx
+        if cmd_name in _own():
+            command = importlib.import_module(COMMANDS[cmd_name].module).command
+            assert isinstance(command, click.Command)
+            return command
+        point = _brought().get(cmd_name)
+        return None if point is None else _load(point)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name; say what was meant where there is none."""
+        name = args[0]
+        if name.startswith("-") or self.get_command(ctx, name) is not None:
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(_unknown(name, self.list_commands(ctx)), ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list."""
+        del ctx
+        rows = [(name, COMMANDS[name].summary) for name in _own()]
+        rows += [(name, _summary(point)) for name, point in _brought().items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.command(
+    cls=Program,
+    help=_HELP,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="racer", message="%(prog)s %(version)s")
+@click.pass_context
+def program(ctx: click.Context) -> None:
+    """Show what there is, where no command is named."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name, and return its exit code. Every error ends here.
+
+    Args:
+        argv: the arguments; `None` for the program's own.
+    """
+    try:
+        arguments = sys.argv[1:] if argv is None else list(argv)
+        ended = program.main(arguments, prog_name="racer", standalone_mode=False)
+        sys.stdout.flush()  # a full disk is an error too
+    except click.exceptions.Exit as exc:
+        return exc.exit_code
+    except click.ClickException as exc:
+        complain(_usage(exc))
+        return Exit.WRONG_USE
+    except click.Abort:
+        complain("interrupted")
+        return Exit.INTERRUPTED
+    except BaseException as exc:  # noqa: BLE001 - the one place that ends a program
+        return _end(exc)
+    return ended if isinstance(ended, int) else Exit.DONE
+
+
+def _end(exc: BaseException) -> int:
+    if isinstance(exc, SystemExit):
+        raise exc
+    code, sentence = ending(exc)
+    if code is Exit.BUG:
+        traceback.print_exception(exc)
+    if code in {Exit.UNREAD, Exit.SYSTEM}:
+        _let_go_of_stdout()
+    if sentence:
+        complain(sentence)
+    return code
+
+
+def _let_go_of_stdout() -> None:
+    """Let go of standard output if it takes no more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        silence(sys.stdout.fileno())
+
+
+def _usage(exc: click.ClickException) -> str:
+    """Return what click found wrong, in one sentence."""
+    context = getattr(exc, "ctx", None)
+    path = "racer" if context is None else context.command_path
+    return f"{exc.format_message().rstrip('.')} (see {path} --help)"
+
+
+def _own() -> list[str]:
+    return [name for name, listed in COMMANDS.items() if importlib.util.find_spec(listed.module)]
+
+
+def _brought() -> dict[str, EntryPoint]:
+    """Return what other packages bring, by name; nothing is imported. No package replaces a command of racer's own."""
+    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+    return {point.name: point for point in reversed(points) if point.name not in COMMANDS}
+
+
+def _load(point: EntryPoint) -> click.Command:
+    """Return what another package brings.
+
+    Raises:
+        CommandError: it cannot be loaded, or is no command.
+    """
+    try:
+        command = point.load()
+    except Exception as exc:
+        _, sentence = ending(exc)
+        why = sentence if isinstance(exc, ModuleNotFoundError) else f"{type(exc).__name__}: {exc}"
+        msg = f"the command {point.name!r} ({point.value}) cannot be loaded: {why}"
+        raise CommandError(msg, Exit.WRONG_USE) from exc
+    if not isinstance(command, click.Command):
+        msg = f"{point.name!r} ({point.value}) is no click command but {type(command).__name__}"
+        raise CommandError(msg, Exit.WRONG_USE)
+    return command
+
+
+def _summary(point: EntryPoint) -> str:
+    try:
+        return _load(point).get_short_help_str(limit=60)
+    except CommandError:
+        return "(cannot be loaded)"
+
+
+def _unknown(name: str, commands: Sequence[str]) -> str:
+    """Return what to say of a command that does not exist."""
+    text = f"there is no command {name!r:.60}"
+    if near := difflib.get_close_matches(name, commands, n=1):
+        return f"{text}; did you mean {near[0]!r}?"
+    if _is_host(name):
+        return f"{text}; to dial a host: racer dial {name}"
+    return text
+
+
+def _is_host(text: str) -> bool:
+    from racer._target import Target  # noqa: PLC0415 - where nothing else is left to do
+    from racer.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        host = Target.parse(text).host
+    except ConfigError:
+        return False
+    return host == "localhost" or "." in host or ":" in host
