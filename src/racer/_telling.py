@@ -50,27 +50,28 @@ def came_of(attempt: Attempt) -> str:
     stage = f" ({attempt.stage.value})" if attempt.stage else ""
     match attempt.outcome:
         case Outcome.CONNECTED:
-            return f"connected{at}"
+            text = f"connected{at}"
         case Outcome.CONNECT_FAILED:
             kind = attempt.error_type
             vague = kind is None or kind is ErrorType.OTHER
-            return f"{'failed' if vague else kind}{at}"
+            text = f"{'failed' if vague else kind}{at}"
         case Outcome.TIMED_OUT:
-            return f"timed out{at}{stage}"
+            text = f"timed out{at}{stage}"
         case Outcome.LOST_RACE:
-            return f"lost the race{stage}"
+            text = f"lost the race{stage}"
         case Outcome.CANCELLED:
-            return f"cancelled{stage}"
+            text = f"cancelled{stage}"
         case Outcome.INELIGIBLE:
-            return f"ineligible: {one_line(attempt.reason or 'no reason given')}"
+            text = f"ineligible: {one_line(attempt.reason or 'no reason given')}"
         case Outcome.NOT_STARTED if attempt.started_at is not None:
-            return f"running{stage}"
+            text = f"running{stage}"
         case Outcome.NOT_STARTED if attempt.tier:
-            return f"not started (tier {attempt.tier})"
+            text = f"not started (tier {attempt.tier})"
         case Outcome.NOT_STARTED:
-            return f"not started (due at {seconds(attempt.start_delay)})"
+            text = f"not started (due at {seconds(attempt.start_delay)})"
         case _:
             assert_never(attempt.outcome)
+    return text
 
 
 def cause_of(attempt: Attempt) -> str | None:
