@@ -151,6 +151,15 @@ class Program(click.Group):
             return super().resolve_command(ctx, args)
         raise click.UsageError(_unknown(name, self.list_commands(ctx)), ctx)
 
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        """Run the command; an error that does not say whose it is, is the command's."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as exc:
+            if exc.ctx is None and ctx.invoked_subcommand is not None:
+                exc.ctx = click.Context(self, parent=ctx, info_name=ctx.invoked_subcommand)
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
         del ctx
@@ -181,18 +190,17 @@ def run(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments; `None` for the program's own.
     """
+    arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = sys.argv[1:] if argv is None else list(argv)
-        ended = program.main(arguments, prog_name="racer", standalone_mode=False)
+        # Not click's own main, which ends the program in its own ways when it is interrupted or a pipe is closed.
+        with program.make_context("racer", arguments) as context:
+            ended = program.invoke(context)
         sys.stdout.flush()  # a full disk is an error too
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except click.ClickException as exc:
         complain(_usage(exc))
         return Exit.WRONG_USE
-    except click.Abort:
-        complain("interrupted")
-        return Exit.INTERRUPTED
     except BaseException as exc:  # noqa: BLE001 - the one place that ends a program
         return _end(exc)
     return ended if isinstance(ended, int) else Exit.DONE
