@@ -13,6 +13,7 @@ from racer import abc, errors
 from racer._connection import Connection, ConnectionAttribute
 from racer._default import aclose, dial, set_default_dialer
 from racer._dialer import Dialer
+from racer._memory import Memory
 from racer._race import Race
 from racer._report import Attempt, Outcome, RaceReport
 from racer._roster import Entrant
@@ -32,6 +33,7 @@ __all__ = (
     "DialerStatus",
     "Entrant",
     "EntrantStatus",
+    "Memory",
     "Outcome",
     "Race",
     "RaceReport",

@@ -49,6 +49,7 @@ class Run:
 
     Attributes:
         place: the entrant's.
+        start_delay: its delay in this race.
         target: what it is to reach.
         index: its lane in the schedule.
         outcome: fixed once, by the attempt or by the race; `None` while undecided.
@@ -63,6 +64,7 @@ class Run:
         self,
         *,
         place: Place,
+        start_delay: float,
         index: int,
         lease: Lease,
         target: Target,
@@ -75,6 +77,7 @@ class Run:
     ) -> None:
         """Begin as undecided; nothing runs yet."""
         self.place = place
+        self.start_delay = start_delay
         self.target = target
         self.index = index
         self.lease = lease

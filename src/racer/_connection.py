@@ -6,6 +6,7 @@ import contextvars
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from anyio import TypedAttributeSet, typed_attribute
 from anyio.abc import AsyncResource, ByteStream
 
@@ -62,6 +63,7 @@ class _Finisher:
         lease: Lease,
         host: LoopHost,
         owner: object,
+        prove: Callable[[bool], None] | None = None,
     ) -> None:
         """Take the resource and the lease over."""
         self._resource = resource
@@ -71,6 +73,13 @@ class _Finisher:
         self._host = host
         self._owner = owner  # a dialer must not be collected while something it made is in use
         self._open = True
+        self._prove = prove
+
+    def _show(self, *, is_alive: bool) -> None:
+        """Tell, once, whether it carries bytes or broke before it did; closing it without a word says neither."""
+        prove, self._prove = self._prove, None
+        if prove is not None:
+            prove(is_alive)
 
     @property
     def transport_name(self) -> str:
@@ -139,7 +148,15 @@ class Connection(_Finisher, ByteStream):
             anyio.ClosedResourceError: it was closed here.
             anyio.BrokenResourceError: the path broke.
         """
-        return await self._resource.receive(max_bytes)
+        if self._prove is None:
+            return await self._resource.receive(max_bytes)
+        try:
+            received = await self._resource.receive(max_bytes)
+        except anyio.BrokenResourceError:
+            self._show(is_alive=False)
+            raise
+        self._show(is_alive=True)
+        return received
 
     async def send(self, item: bytes) -> None:
         """Send all of `item`.
@@ -161,4 +178,6 @@ class RoutedConnection(_Finisher, AsyncResource):
 
     async def handle(self, request: Any) -> Any:  # noqa: ANN401 - the HTTP library's own types
         """Return the response to `request`; its body is the caller's to close."""
-        return await self._resource.handle(request)
+        response = await self._resource.handle(request)
+        self._show(is_alive=True)
+        return response

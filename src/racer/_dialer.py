@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from racer._connection import Connection
 from racer._host import LoopHost
 from racer._logs import log_error
+from racer._memory import Memory
 from racer._race import Race
 from racer._roster import Entrant, Roster
 from racer._sessions import Sessions
@@ -66,6 +67,7 @@ class Dialer:
         meter_provider: where metrics go; likewise.
         redact: `True` keeps hosts and peers out of spans, metrics and logs; a function is given every attribute's key and
             value and returns what may leave, `None` for nothing (T5).
+        memory: puts the entrant first that won last for a target; `None` to remember nothing. It may be shared.
         max_cleanups: leftovers of decided attempts that may be closing at once; past it the oldest is closed by force.
 
     Raises:
@@ -80,6 +82,7 @@ class Dialer:
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         redact: Redact = False,
+        memory: Memory | None = None,
         max_cleanups: int = 256,
     ) -> None:
         """Check everything; nothing starts."""
@@ -91,10 +94,14 @@ class Dialer:
         if type(max_cleanups) is not int or max_cleanups < 1:
             msg = f"max_cleanups must be a whole number of at least 1, not {max_cleanups!r}"
             raise ConfigError(msg)
+        if memory is not None and not isinstance(memory, Memory):
+            msg = f"memory must be a racer.Memory or None, not {type(memory).__name__}"
+            raise ConfigError(msg)
         _check_provider(tracer_provider, "tracer_provider", "get_tracer")
         _check_provider(meter_provider, "meter_provider", "get_meter")
         self._roster = Roster(entrants)
         self._timeout = timeout
+        self._memory = memory
         self._is_ours = (
             False  # a default dialer that racer made: nobody can be blamed for dropping it
         )
@@ -112,7 +119,7 @@ class Dialer:
             ),
             max_cleanups=max_cleanups,
             on_cleanup=self._telemetry.cleaned,
-            goodbyes=self._roster.goodbyes,
+            goodbyes=_goodbyes_of(self._roster, memory),
             redacted=self._telemetry.is_redacting,
         )
 
@@ -234,6 +241,7 @@ class Dialer:
             contexts=self._contexts,
             telemetry=self._telemetry,
             reason_against=reason_against,
+            memory=self._memory,
         )
 
     def eligible(self, target: Target, *, kind: Kind = "stream") -> dict[str, Guest]:
@@ -384,6 +392,16 @@ class Dialer:
             msg = f"only= and exclude= leave none of {', '.join(map(repr, every))}"
             raise ConfigError(msg)
         return chosen
+
+
+def _goodbyes_of(
+    roster: Roster, memory: Memory | None
+) -> Callable[[], dict[str, Callable[[], Awaitable[None]]]]:
+    """Return what gives the goodbyes of all guests, and of the memory, which has things to write."""
+    if memory is None:
+        return roster.goodbyes
+    # A name that no entrant can have: it is not printable.
+    return lambda: {**roster.goodbyes(), "the memory\n": memory.flush}
 
 
 def target_of(

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
     from racer._host import LoopHost
+    from racer._memory import Memory
+    from racer._recollection import Recollection
     from racer._roster import Place, Roster
     from racer._spans import Telemetry
     from racer._target import Target
@@ -80,6 +82,7 @@ class Race:
         contexts: Contexts,
         telemetry: Telemetry,
         reason_against: Callable[[Place], str | None],
+        memory: Memory | None = None,
     ) -> None:
         """Keep the arguments; nothing starts before the race is entered."""
         self._owner = owner
@@ -91,8 +94,11 @@ class Race:
         self._contexts = contexts
         self._telemetry = telemetry
         self._reason_against = reason_against
+        self._memory = memory
+        self._recollection: Recollection | None = None
+        self._first: tuple[str, ...] = ()
         self._places = [place for place, reason in places if reason is None]
-        self._asked = [place.lodger for place in self._places]
+        self._asked = {place.name: place.lodger for place in self._places}
         self._ineligible = [(place, reason) for place, reason in places if reason is not None]
         self._runs: dict[int, Run] = {}
         self._news: list[Run] = []
@@ -134,6 +140,8 @@ class Race:
             raise RuntimeError(msg)
         await self._host.ensure()
         await anyio.lowlevel.checkpoint_if_cancelled()
+        if self._memory is not None:
+            await self._memory.ready()
         self._begin()
         return self
 
@@ -193,6 +201,8 @@ class Race:
             NoTransports, AllAttemptsFailed, DialTimeout, DialerClosed: no winner.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()  # who has gone already dials nobody
+        if self._memory is not None:
+            await self._memory.ready()
         self._begin()
         try:
             finisher = await self._next()
@@ -218,9 +228,10 @@ class Race:
             self._finish(Outcome.INELIGIBLE)
             report = self.report
             raise NoTransports(report.explain(f"no transport serves {self._target}"), report)
+        self._recall()
         lanes = [
             Lane(
-                start_delay=place.start_delay,
+                start_delay=self._delay_of(place),
                 tier=place.tier,
                 timeout=place.lodger.guest.traits.attempt_timeout,
             )
@@ -242,6 +253,20 @@ class Race:
             self._finish(Outcome.CANCELLED)
             raise
 
+    def _recall(self) -> None:
+        """Put who won last in front, where it starts at once; everyone else keeps rank and delay."""
+        if self._memory is None:
+            return
+        entrants = [(place.name, place.tier) for place in self._places]
+        self._recollection = self._memory.recall(self._target, entrants, self._host)
+        self._first = self._recollection.first
+        if self._first:
+            self._places.sort(key=lambda place: place.name not in self._first)
+        self._trace.recalled(self._first[0] if self._first else None)
+
+    def _delay_of(self, place: Place) -> float:
+        return 0.0 if place.name in self._first else place.start_delay
+
     def _start_due(self, now: float) -> None:
         while due := self._schedule.start_due(now):
             for index in due:
@@ -249,12 +274,12 @@ class Race:
 
     def _start(self, index: int, now: float) -> None:
         place = self._places[index]
-        trace = self._trace.attempt(
-            place.name, index=len(self._runs), start_delay=place.start_delay, now=now
-        )
+        delay = self._delay_of(place)
+        trace = self._trace.attempt(place.name, index=len(self._runs), start_delay=delay, now=now)
         obstacle = place.busy() or self._misfit(index) or endless(place, self._target)
         run = Run(
             place=place,
+            start_delay=delay,
             index=index,
             lease=self._roster.lease(place),
             target=self._target,
@@ -276,7 +301,8 @@ class Race:
     def _misfit(self, index: int) -> TransportError | None:
         """Return why a guest that took its place after this race was made can have no part in it."""
         place = self._places[index]
-        if place.lodger is self._asked[index] or (reason := self._reason_against(place)) is None:
+        is_same = place.lodger is self._asked[place.name]
+        if is_same or (reason := self._reason_against(place)) is None:
             return None
         return NotUsable(f"the transport that took its place does not serve this: {reason}")
 
@@ -375,6 +401,7 @@ class Race:
         self._winner = run.place.name
         self._schedule.pause(now)
         assert self._box is not None
+        memory = self._recollection
         kind: type[Connection | RoutedConnection] = (
             RoutedConnection if isinstance(run.lease.lodger.guest, RequestTransport) else Connection
         )
@@ -385,6 +412,7 @@ class Race:
             lease=run.lease,
             host=self._host,
             owner=self._owner,
+            prove=memory.proof_of(run.place.name, self._check) if memory is not None else None,
         )
 
     def _finish(self, outcome: Outcome) -> None:
@@ -405,6 +433,8 @@ class Race:
         self._box.seal(report)
         self._host.leave_race(self)
         self._tell(report, now)
+        if self._recollection is not None:
+            self._recollection.learn(report)
         for run in self._runs.values():
             if run.exit is not None:
                 logger.critical(
@@ -447,9 +477,9 @@ class Race:
         attempts = [attempt_of(run, self._started) for run in self._runs.values()]
         if len(attempts) < len(self._places):
             waiting = [place for n, place in enumerate(self._places) if n not in self._runs]
-            waiting.sort(key=lambda one: (one.tier, one.start_delay))
-            attempts += [idle(place, Outcome.NOT_STARTED, None) for place in waiting]
-        attempts += [idle(place, Outcome.INELIGIBLE, reason) for place, reason in self._ineligible]
+            waiting.sort(key=lambda one: (one.tier, self._delay_of(one)))
+            attempts += [idle(one, Outcome.NOT_STARTED, self._delay_of(one)) for one in waiting]
+        attempts += [idle(one, Outcome.INELIGIBLE, reason=why) for one, why in self._ineligible]
         return RaceReport(
             target=str(self._target),
             tls=self._target.tls is not False,

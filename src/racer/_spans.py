@@ -63,6 +63,7 @@ _HARMLESS: Final = frozenset(
         "racer.transport",
         "racer.outcome",
         "racer.attempt.stage",
+        "racer.memory",
         "racer.winner",
         "racer.session.id",
         "racer.session.state",
@@ -211,6 +212,11 @@ class RaceTrace:
     def at(self, now: float) -> int:
         """Return a moment of the race in nanoseconds since 1970."""
         return self._anchor + round((now - self._began) * 1e9)
+
+    def recalled(self, entrant: str | None) -> None:
+        """Say which entrant the memory put first; `none` where there is a memory and it knew of none."""
+        if self.is_recording:
+            self._span.set_attributes(self.telemetry.shown({"racer.memory": entrant or "none"}))
 
     def attempt(
         self, transport: str, *, index: int, start_delay: float, now: float

@@ -29,7 +29,7 @@ def attempt_of(run: Run, began: float) -> Attempt:
         stage=run.stage,
         error=run.error if failed else None,
         error_type=kind if failed else None,
-        start_delay=run.place.start_delay,
+        start_delay=run.start_delay,
         tier=run.place.tier,
         started_at=run.started_at - began,
         finished_at=None if run.outcome is None else run.decided_at - began,
@@ -44,13 +44,22 @@ def fate_of(outcome: Outcome) -> Outcome:
     return Outcome.TIMED_OUT if outcome is Outcome.TIMED_OUT else Outcome.CANCELLED
 
 
-def idle(place: Place, outcome: Outcome, reason: str | None) -> Attempt:
-    """Return the part of an entrant that never began."""
+def idle(
+    place: Place, outcome: Outcome, start_delay: float | None = None, *, reason: str | None = None
+) -> Attempt:
+    """Return the part of an entrant that never began.
+
+    Args:
+        place: the entrant's.
+        outcome: why it did not.
+        start_delay: its delay in that race; `None` for its own.
+        reason: why it did not begin, in words.
+    """
     return Attempt(
         transport=place.name,
         outcome=outcome,
         reason=reason,
-        start_delay=place.start_delay,
+        start_delay=place.start_delay if start_delay is None else start_delay,
         tier=place.tier,
     )
 
