@@ -1,0 +1,294 @@
+"""One client, from its first octet to its last: what it wants is understood, raced for, and carried."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import anyio
+from anyio.abc import SocketAttribute
+
+from racer._cleanup import close_within
+from racer._logs import log_error
+from racer.errors import DialError, NoTransports, RacerError
+from racer.proxy._call import Call
+from racer.proxy._doorway import Doorway
+from racer.proxy._house import Failure
+from racer.proxy._http import HttpServer
+from racer.proxy._requests import Fetch, OpenTunnel, Page, Refusal, Reply, Spoken
+from racer.proxy._socks5 import Socks5Server, reply
+from racer.proxy._splice import Splice
+from racer.proxy._tally import CONTENT_TYPE, metrics
+from racer.proxy._verdicts import FULL, LOOP, verdict_of
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
+    from racer._connection import Connection
+    from racer._target import Target
+    from racer.proxy._doorway import Nobody
+    from racer.proxy._fetching import Fetcher
+    from racer.proxy._house import House
+    from racer.proxy._requests import Event
+    from racer.proxy._verdicts import Verdict
+
+__all__ = ("Conversation",)
+
+_LINGER: Final = 2.0  # seconds in which a client can read its last answer
+_MAX_LINGER: Final = 1024 * 1024  # bytes of what it still sends meanwhile
+_GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+
+logger = logging.getLogger("racer.proxy")
+
+
+@runtime_checkable
+class _Abortable(Protocol):
+    def abort(self) -> None: ...
+
+
+class Conversation:
+    """Serves one client.
+
+    Args:
+        stream: its connection, which whoever made it closes.
+        house: what is shared.
+
+    Attributes:
+        is_idle: whether it has not asked for anything, or was answered: ending it interrupts nothing.
+        scope: cancelling it ends the conversation.
+    """
+
+    def __init__(self, stream: ByteStream, house: House) -> None:
+        """Say nothing yet."""
+        self._stream = stream
+        self._house = house
+        self._fetching: Fetcher | None = None
+        self.is_idle = True
+        self.scope = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Serve until the client has gone, or has got all that it can get."""
+        with self.scope:
+            try:
+                await self._serve()
+            except anyio.EndOfStream:
+                return
+            except BaseException as exc:
+                self._reset()
+                if not isinstance(exc, _GONE):
+                    raise
+            finally:
+                if self._fetching is not None:
+                    await self._fetching.aclose()
+
+    async def _serve(self) -> None:
+        house = self._house
+        machine: HttpServer | Socks5Server | Nobody | None = None
+        event: Event | None = None
+        while not house.is_stopping:
+            self.is_idle = True
+            event = None
+            with anyio.move_on_after(house.handshake_timeout):
+                if machine is None:
+                    machine = self._doorway().open(await self._stream.receive())
+                event = await self._understand(machine)
+            self.is_idle = False
+            match event:
+                case None:
+                    return  # it took too long
+                case Refusal():
+                    self._refused(event)
+                    break
+                case OpenTunnel():
+                    assert isinstance(machine, HttpServer | Socks5Server)
+                    await self._open_tunnel(machine, event)
+                    return
+                case Page() | Fetch():
+                    assert isinstance(machine, HttpServer)
+                    await self._answer(machine, event)
+                    if not machine.start_next():
+                        break
+        await self._linger()
+
+    def _doorway(self) -> Doorway:
+        house = self._house
+        local = self._stream.extra(SocketAttribute.local_address, None)
+        own = local[0] if isinstance(local, tuple) else None
+        return Doorway(house.users, pages=house.pages, own_address=own)
+
+    async def _understand(self, machine: HttpServer | Socks5Server | Nobody) -> Event:
+        """Return what the client wants, once it has said it.
+
+        Raises:
+            EndOfStream: it has gone.
+        """
+        while True:
+            event = machine.next_event()
+            if data := machine.bytes_to_send():
+                await self._stream.send(data)
+            if isinstance(event, Refusal) and not event.is_final:
+                self._refused(event)
+            elif event is not None:
+                return event
+            else:
+                machine.receive_data(await self._stream.receive())
+
+    def _refused(self, event: Refusal) -> None:
+        self._house.tally.request(event.spoken, "denied" if event.is_denied else "refused")
+        self._house.fail(Failure(target=None, words=event.words))
+
+    # --- tunnels ----------------------------------------------------------------------------
+
+    async def _open_tunnel(self, machine: HttpServer | Socks5Server, wish: OpenTunnel) -> None:
+        house = self._house
+        if (verdict := self._objection(wish.target)) is not None:
+            await self._turn_down(machine, wish, verdict, "refused")
+            return
+        call = Call(self._stream, machine.leftover)
+        house.tally.racing += 1
+        try:
+            await call.make(house.dialer, wish.target)
+        finally:
+            house.tally.racing -= 1
+        if call.connection is None:
+            if call.error is None:
+                house.tally.request(wish.spoken, "left")
+                return
+            self._count_race(call.error)
+            if not isinstance(call.error, RacerError):
+                log_error(logger, logging.ERROR, "a race crashed", error=call.error, redacted=True)
+            verdict = verdict_of(call.error, str(wish.target))
+            await self._turn_down(machine, wish, verdict, "failed")
+            return
+        await self._use(machine, wish, call.connection, call.early)
+
+    async def _use(
+        self,
+        machine: HttpServer | Socks5Server,
+        wish: OpenTunnel,
+        connection: Connection,
+        early: bytes,
+    ) -> None:
+        """Carry the tunnel over a connection, and close that."""
+        house = self._house
+        is_whole = False
+        try:
+            report = connection.report
+            house.tally.race(report)
+            if house.leads_back(report):
+                await self._turn_down(machine, wish, LOOP, "refused")
+                return
+            house.tally.request(wish.spoken, "connected")
+            await self._stream.send(_accepted(machine))
+            is_whole = await self._carry(connection, early)
+        finally:
+            if not is_whole:
+                connection.abort()
+        await close_within(connection, scope=anyio.CancelScope())
+
+    async def _carry(self, connection: Connection, early: bytes) -> bool:
+        """Return whether all that was said on either side has arrived at the other."""
+        house = self._house
+        splice = Splice(self._stream, connection, house.tally)
+        house.splices.add(splice)
+        house.tally.tunnels += 1
+        try:
+            await splice.run(early)
+        finally:
+            house.tally.tunnels -= 1
+            house.splices.discard(splice)
+            if not splice.is_whole:
+                self._reset()
+        return splice.is_whole
+
+    def _reset(self) -> None:
+        """Break the client's connection, so that nothing cut short looks whole; a stream of another kind is closed."""
+        if isinstance(self._stream, _Abortable):
+            self._stream.abort()
+
+    def _objection(self, target: Target) -> Verdict | None:
+        """Return why a target is not even tried."""
+        if self._house.is_itself(target):
+            return LOOP
+        return FULL if self._house.is_full() else None
+
+    async def _turn_down(
+        self,
+        machine: HttpServer | Socks5Server,
+        wish: OpenTunnel,
+        verdict: Verdict,
+        outcome: str,
+    ) -> None:
+        """Tell the client, and whoever runs the proxy."""
+        self._told(wish.spoken, wish.target, verdict, outcome)
+        if isinstance(machine, HttpServer):
+            machine.refuse(verdict)
+            await self._stream.send(machine.bytes_to_send())
+        else:
+            await self._stream.send(reply(verdict.reply))
+        await self._linger()
+
+    def _told(self, spoken: Spoken, target: Target, verdict: Verdict, outcome: str) -> None:
+        self._house.tally.request(spoken, outcome)
+        self._house.fail(Failure(target=str(target), words=verdict.words, details=verdict.details))
+
+    def _count_race(self, error: BaseException) -> None:
+        if isinstance(error, DialError | NoTransports) and error.report is not None:
+            self._house.tally.race(error.report)
+
+    # --- requests that are answered ---------------------------------------------------------
+
+    async def _answer(self, machine: HttpServer, event: Page | Fetch) -> None:
+        """Answer one request; whether there can be another, the machine knows.
+
+        Raises:
+            EndOfStream: the client has gone.
+        """
+        if isinstance(event, Page):
+            await self._show(machine, event)
+            return
+        if (verdict := self._objection(event.target)) is not None:
+            self._told(Spoken.HTTP, event.target, verdict, "refused")
+            machine.refuse(verdict)
+            await self._stream.send(machine.bytes_to_send())
+            return
+        verdict = await self._fetcher(machine).forward(event)
+        if verdict is None:
+            self._house.tally.request(Spoken.HTTP, "connected")
+        else:
+            self._told(Spoken.HTTP, event.target, verdict, "failed")
+
+    def _fetcher(self, machine: HttpServer) -> Fetcher:
+        if self._fetching is None:
+            from racer.proxy._fetching import Fetcher  # noqa: PLC0415 - it takes an HTTP client
+
+            house = self._house
+            self._fetching = Fetcher(self._stream, machine, house.dialer, house.tally.race)
+        return self._fetching
+
+    async def _show(self, machine: HttpServer, event: Page) -> None:
+        status = self._house.status()
+        match event.path:
+            case "/readyz" if status.is_ready:
+                machine.page(200, "text/plain; charset=utf-8", b"ready\n")
+            case "/readyz":
+                machine.page(503, "text/plain; charset=utf-8", b"not ready\n")
+            case _:
+                machine.page(200, CONTENT_TYPE, metrics(status).encode())
+        self._house.tally.request(Spoken.ADMIN, "connected")
+        await self._stream.send(machine.bytes_to_send())
+
+    async def _linger(self) -> None:
+        """End our side, and wait a little for the client to end its own: closing at once could destroy the answer."""
+        left = _MAX_LINGER
+        with anyio.move_on_after(_LINGER):
+            await self._stream.send_eof()
+            while left > 0:
+                left -= len(await self._stream.receive())
+
+
+def _accepted(machine: HttpServer | Socks5Server) -> bytes:
+    if isinstance(machine, HttpServer):
+        machine.accept()
+        return machine.bytes_to_send()
+    return reply(Reply.SUCCEEDED)

@@ -1,0 +1,92 @@
+"""What all clients of a proxy share, and how whoever runs it hears of those that got nothing."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from racer._target import Target
+from racer.errors import ConfigError
+from racer.proxy._listening import is_own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from racer._dialer import Dialer
+    from racer._report import RaceReport
+    from racer.proxy._splice import Splice
+    from racer.proxy._tally import ProxyStatus, Tally
+    from racer.proxy._users import Users
+
+__all__ = ("Failure", "House")
+
+logger = logging.getLogger("racer.proxy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a client got nothing, for whoever runs the proxy.
+
+    Attributes:
+        target: `host:port`, as far as the client came to say it.
+        words: one line for a person; no secret.
+        details: a line for each entrant of the race, if there was one.
+    """
+
+    target: str | None
+    words: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class House:
+    """What all clients of a proxy share.
+
+    Attributes:
+        dialer: who races.
+        users: who may come.
+        tally: what is counted.
+        address: where the proxy listens; `None` if it does not.
+        pages: whether `/readyz` and `/metrics` are served.
+        handshake_timeout: seconds a client has to say what it wants.
+        status: gives the proxy's status.
+        is_full: says whether there are as many clients as may be.
+        is_stopping: whether clients are asked to leave after what they are at.
+        on_failure: is told of each client that got nothing.
+        splices: those under way.
+    """
+
+    dialer: Dialer
+    users: Users
+    tally: Tally
+    address: tuple[str, int] | None
+    pages: bool
+    handshake_timeout: float
+    status: Callable[[], ProxyStatus]
+    is_full: Callable[[], bool]
+    on_failure: Callable[[Failure], None] | None
+    is_stopping: bool = False
+    splices: set[Splice] = field(default_factory=set)
+
+    def fail(self, failure: Failure) -> None:
+        """Tell whoever runs the proxy; what goes wrong in telling hurts no client."""
+        if self.on_failure is not None:
+            try:
+                self.on_failure(failure)
+            except Exception:
+                logger.exception("on_failure failed")
+
+    def is_itself(self, target: Target) -> bool:
+        """Return whether a target is the proxy itself."""
+        return self.address is not None and is_own(target, self.address)
+
+    def leads_back(self, report: RaceReport) -> bool:
+        """Return whether a race has led to the proxy itself: a name can, whatever it is."""
+        peer = None if report.winner is None else report[report.winner].peer
+        if peer is None:
+            return False
+        try:
+            return self.is_itself(Target.parse(peer, tls=False))
+        except ConfigError:  # a guest may call its peer what it likes
+            return False
