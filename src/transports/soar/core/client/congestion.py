@@ -114,9 +114,10 @@ class Window:
         """Count a question as in flight."""
         if self._round_began is None:
             self._round_began = now
-        self.in_flight += 1
         self._tokens -= 1
-        self._peak = max(self._peak, self.in_flight)
+        in_flight = self.in_flight = self.in_flight + 1
+        if in_flight > self._peak:
+            self._peak = in_flight
 
     def left(self) -> None:
         """Give a place back for a question that says nothing about the path."""

@@ -44,7 +44,12 @@ class Dice:
 
     def quad(self) -> int:
         """Return 32 random bits."""
-        return self.word() << 16 | self.word()
+        at = self._at
+        if at + 4 > len(self._octets):
+            self._fill()
+            at = 0
+        self._at = at + 4
+        return int.from_bytes(self._octets[at : at + 4])
 
     def fraction(self) -> float:
         """Return a number from 0 to just below 1."""

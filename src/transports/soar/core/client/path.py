@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from transports.soar.core.client.congestion import Window
 from transports.soar.core.client.forms import FormChoice
-from transports.soar.core.client.questions import FRAGMENT, Fate, Question
+from transports.soar.core.client.questions import FRAGMENT, IN_FLIGHT, Question
 from transports.soar.core.client.recovery import PARK_S, Recovery
 from transports.soar.core.client.rtt import RoundTrips
 from transports.soar.core.client.silence import Silence
 from transports.soar.core.client.sizes import Sizes
+from transports.soar.core.dns.forms import Form
 from transports.soar.core.dns.messages import Rcode
 from transports.soar.core.dns.questions import build_question
 
 if TYPE_CHECKING:
     from transports.soar.core.client.dice import Dice
-    from transports.soar.core.dns.answers import Answer, Form
+    from transports.soar.core.dns.answers import Answer
     from transports.soar.core.dns.zone import Zone
     from transports.soar.core.instants import Instant
 
@@ -31,6 +32,7 @@ _MOST_TRIES: Final = 4
 _CHEAP: Final = 1.2  # round trips of short names that a long one may take
 _MOST_PENDING: Final = 32_768  # half of the ids
 _SMALLEST_LIMIT: Final = 512  # octets of an answer in size class 0
+_new: Final = tuple.__new__  # what a named tuple's class does, without its own function in between
 _POLLS_ABOVE: Final = 2  # polls that the floor asks for go out beside a full window
 
 
@@ -59,6 +61,7 @@ class Path:
     Attributes:
         forms, sizes, window, recovery, silence: each about its own matter.
         answered_at: when the last authentic answer came, awake clock; minus infinity if none did.
+        is_known: whether one ever came.
         is_doubted: whether others answer and this one does not: until it does, it gets a poll now and then, and nothing
             that would have to be sent again.
     """
@@ -73,6 +76,7 @@ class Path:
         "forms",
         "index",
         "is_doubted",
+        "is_known",
         "recovery",
         "silence",
         "sizes",
@@ -90,27 +94,20 @@ class Path:
         self.recovery = Recovery()
         self.silence = Silence()
         self.answered_at = float("-inf")
+        self.is_known = False
         self.is_doubted = False
         self._out = out
-        self._lanes: dict[int, RoundTrips] = {}
+        self._lanes = tuple(RoundTrips() for _ in range(2 * len(Form)))
         self._tries = float(_MOST_TRIES)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether an authentic answer ever came this way."""
-        return self.answered_at != float("-inf")
 
     def lane(self, form: Form, *, several: bool) -> RoundTrips:
         """Return the round trips of questions in `form` whose names have one label, or several."""
-        key = form << 1 | several
-        if (lane := self._lanes.get(key)) is None:
-            lane = self._lanes[key] = RoundTrips()
-        return lane
+        return self._lanes[form << 1 | several]
 
     @property
     def polls(self) -> RoundTrips:
         """The round trips of questions with one label, in the path's form."""
-        return self.lane(self.forms.current, several=False)
+        return self._lanes[self.forms.current << 1]
 
     @property
     def patience(self) -> float:
@@ -120,7 +117,7 @@ class Path:
     @property
     def has_cheap_long_names(self) -> bool:
         """Whether names of several labels are known to take no longer than others."""
-        long = self.lane(self.forms.current, several=True)
+        long = self._lanes[self.forms.current << 1 | 1]
         return long.is_known and long.srtt < _CHEAP * self.polls.srtt
 
     def expected(self) -> float:
@@ -186,7 +183,8 @@ class Path:
             dice: for id, selector and flag.
             now: when.
         """
-        pending = self.recovery.pending
+        recovery, forms, at = self.recovery, self.forms, now.awake
+        pending = recovery.pending
         chance = dice.quad()
         id_ = chance & 0xFFFF
         while id_ in pending:
@@ -198,7 +196,7 @@ class Path:
             flag=chance >> 20 & 30 | is_odd,
             fill=chance >> 25,
         )
-        message = build_question(id_, name, form.qtype, edns=self.forms.edns)
+        message = build_question(id_, name, form.qtype, edns=forms.edns)
         question = Question(
             id=id_,
             asked=message[12 : 16 + len(name)],
@@ -208,19 +206,22 @@ class Path:
             name_class=name_class,
             size_class=size_class,
             may_park=may_park,
-            sent_at=now.awake,
+            sent_at=at,
             sent_elapsed=now.elapsed,
-            lane=self.lane(form, several=name_class > 1),
+            lane=self._lanes[form << 1 | (name_class > 1)],
         )
-        question.had_edns = self.forms.edns
-        self._out.append(Outgoing(self.index, message, self._is_fresh(now.awake)))
-        self.silence.sent(now.awake)
-        self.recovery.sent(question)
-        self.window.sent(now.awake)
-        self._tries = min(float(_MOST_TRIES), self._tries + 1 / _QUESTIONS_FOR_A_TRY)
+        question.had_edns = forms.edns
+        is_fresh = not self.silence.is_trusted and self._is_fresh(at)
+        self._out.append(_new(Outgoing, (self.index, message, is_fresh)))
+        self.silence.sent(at)
+        recovery.sent(question)
+        self.window.sent(at)
+        if self._tries < _MOST_TRIES:
+            self._tries += 1 / _QUESTIONS_FOR_A_TRY
         if number != FRAGMENT:
-            self.sizes.up.began(name_class)
-            self.sizes.down.began(size_class)
+            sizes = self.sizes
+            sizes.up.began(name_class)
+            sizes.down.began(size_class)
         return question
 
     def answered(
@@ -236,28 +237,33 @@ class Path:
             now: when.
         """
         lane = question.lane
-        rtt = max(0.0, now - question.sent_at - held)
+        rtt = now - question.sent_at - held
+        if rtt < 0.0:
+            rtt = 0.0
         lane.observe(rtt, now)
         window = self.window
-        if question.fate is Fate.IN_FLIGHT:
+        is_packet = question.number != FRAGMENT
+        if question.fate is IN_FLIGHT:
             window.left()
-        elif question.number != FRAGMENT and not question.is_local:
+        elif is_packet and not question.is_local:
             window.was_late()
         least = lane.least
         window.answered(rtt - least, least, lane.srtt, now)
         self.recovery.answered(question, is_productive=is_productive)
         self.silence.answered()
         self.answered_at = now
+        self.is_known = True
         self.is_doubted = False
         self.forms.worked(question.form)
         if question.had_edns:
             self.forms.edns = True  # whoever said that it is a format error was not the resolver
-        if question.number != FRAGMENT:
-            self.sizes.up.passed(question.name_class, question.sent_at)
-            if question.size_class and octets <= _SMALLEST_LIMIT:
-                self.sizes.down.told_nothing(question.size_class)
+        if is_packet:
+            sizes, size_class, sent_at = self.sizes, question.size_class, question.sent_at
+            sizes.up.passed(question.name_class, sent_at)
+            if size_class and octets <= _SMALLEST_LIMIT:
+                sizes.down.told_nothing(size_class)
             else:
-                self.sizes.down.passed(question.size_class, question.sent_at)
+                sizes.down.passed(size_class, sent_at)
 
     def detect(self, now: float) -> list[Question]:
         """Return the questions that are lost by now; their places are free."""
@@ -279,7 +285,7 @@ class Path:
 
         It changes nothing but how fast, in what form and how large this path is asked.
         """
-        if question.is_hinted or question.fate is not Fate.IN_FLIGHT:
+        if question.is_hinted or question.fate is not IN_FLIGHT:
             return False
         question.is_hinted = True
         lane = question.lane
@@ -316,6 +322,4 @@ class Path:
         self.sizes.down.missed(question.size_class, question.sent_at, now)
 
     def _is_fresh(self, now: float) -> bool:
-        if not self.datagram or self.silence.is_trusted:
-            return False
-        return self.silence.wants_fresh_socket(now, self.patience)
+        return self.datagram and self.silence.wants_fresh_socket(now, self.patience)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from transports.soar.core.client.rtt import RoundTrips
     from transports.soar.core.dns.answers import Form
 
-__all__ = ("FRAGMENT", "Fate", "Question")
+__all__ = ("ANSWERED", "FRAGMENT", "IN_FLIGHT", "LOST", "Fate", "Question")
 
 FRAGMENT = -1
 """The packet number of a question that has none, since it carries a piece of a first message."""
@@ -21,6 +21,12 @@ class Fate(IntEnum):
     IN_FLIGHT = 0
     LOST = 1
     ANSWERED = 2
+
+
+# Asked for with every question and answer, and an enumeration is slow to ask for its members.
+IN_FLIGHT: Final = Fate.IN_FLIGHT
+LOST: Final = Fate.LOST
+ANSWERED: Final = Fate.ANSWERED
 
 
 class Question:
@@ -109,4 +115,4 @@ class Question:
         self.is_hinted = False
         self.is_local = False
         self.first: object = None
-        self.fate = Fate.IN_FLIGHT
+        self.fate = IN_FLIGHT

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from transports.soar.core.client.questions import Fate
+from transports.soar.core.client.questions import ANSWERED, IN_FLIGHT, LOST
 
 if TYPE_CHECKING:
     from transports.soar.core.client.questions import Question
@@ -68,17 +68,18 @@ class Recovery:
 
     def answered(self, question: Question, *, is_productive: bool) -> None:
         """Take `question` as answered by an authentic answer, the first for it."""
-        question.fate = Fate.ANSWERED
+        question.fate = ANSWERED
         self.pending.pop(question.id, None)
         sequence = question.sequence
-        self._answered = max(self._answered, sequence)
+        if sequence > self._answered:
+            self._answered = sequence
         if is_productive and sequence > self._productive:
             self._productive = sequence
         self.probes = 0
 
     def lose(self, question: Question, now: float) -> None:
         """Take `question` as lost; an answer still counts for a while."""
-        question.fate = Fate.LOST
+        question.fate = LOST
         self._expiring.append((now + PENDING_S, question))
 
     def detect(self, now: float) -> list[Question]:
@@ -87,7 +88,7 @@ class Recovery:
         for queue in self._queues.values():
             while queue:
                 head = queue[0]
-                if head.fate is Fate.IN_FLIGHT:
+                if head.fate is IN_FLIGHT:
                     if now < self._lost_at(head):
                         break
                     lost.append(head)
@@ -106,7 +107,7 @@ class Recovery:
         """Return when `detect` has something to do next."""
         due: float | None = None
         for queue in self._queues.values():
-            while queue and queue[0].fate is not Fate.IN_FLIGHT:
+            while queue and queue[0].fate is not IN_FLIGHT:
                 queue.popleft()
             if queue:
                 at = min(self._lost_at(queue[0]), self._probe_at(queue[0]))
@@ -116,7 +117,7 @@ class Recovery:
 
     def in_flight(self) -> list[Question]:
         """Return all questions that are neither answered nor lost."""
-        return [q for queue in self._queues.values() for q in queue if q.fate is Fate.IN_FLIGHT]
+        return [q for queue in self._queues.values() for q in queue if q.fate is IN_FLIGHT]
 
     def _lost_at(self, question: Question) -> float:
         """Return when `question` is lost by 11.2; never, if nothing later was answered."""
@@ -148,7 +149,7 @@ class Recovery:
         given_up: list[Question] = []
         while queue and len(given_up) < _PROBES:
             head = queue.popleft()
-            if head.fate is Fate.IN_FLIGHT:
+            if head.fate is IN_FLIGHT:
                 given_up.append(head)
                 self.lose(head, now)
         return given_up

@@ -28,38 +28,40 @@ class RoundTrips:
         loss_delay: how long after its sending a question is lost, once a later one was answered.
         probe_timeout: the same, with nothing later answered.
         is_known: whether there was any answer.
+        least: the least round trip of the 10 s before the last one; the first guess while there was none.
     """
 
-    __slots__ = ("_least", "is_known", "loss_delay", "probe_timeout", "rttvar", "srtt")
+    __slots__ = ("_lows", "is_known", "least", "loss_delay", "probe_timeout", "rttvar", "srtt")
 
     def __init__(self) -> None:
         self.srtt = _FIRST_SRTT_S
         self.rttvar = _FIRST_RTTVAR_S
         self.is_known = False
-        self._least: deque[tuple[float, float]] = deque()  # (time, round trip), both rising
+        self.least = _FIRST_SRTT_S
+        self._lows: deque[tuple[float, float]] = deque()  # (time, round trip), both rising
         self._derive()
 
     def observe(self, rtt: float, now: float) -> None:
         """Take one round trip, less the time that the server held the question; `now` is on the awake clock."""
         if self.is_known:
-            self.rttvar += (abs(self.srtt - rtt) - self.rttvar) / 4
-            self.srtt += (rtt - self.srtt) / 8
+            srtt = self.srtt
+            self.rttvar += (abs(srtt - rtt) - self.rttvar) / 4
+            self.srtt = srtt + (rtt - srtt) / 8
         else:
             self.srtt, self.rttvar, self.is_known = rtt, rtt / 2, True
         self._derive()
-        least = self._least
-        while least and least[-1][1] >= rtt:
-            least.pop()
-        least.append((now, rtt))
-        while least[0][0] < now - LEAST_WINDOW_S:
-            least.popleft()
-
-    @property
-    def least(self) -> float:
-        """The least round trip of the 10 s before the last one; the first guess while there was none."""
-        return self._least[0][1] if self._least else self.srtt
+        lows = self._lows
+        while lows and lows[-1][1] >= rtt:
+            lows.pop()
+        lows.append((now, rtt))
+        while lows[0][0] < now - LEAST_WINDOW_S:
+            lows.popleft()
+        self.least = lows[0][1]
 
     def _derive(self) -> None:
+        srtt = self.srtt
         spread = 4 * self.rttvar
-        self.loss_delay = self.srtt + max(self.srtt / 4 + spread, _MARGIN_S)
-        self.probe_timeout = self.srtt + max(spread, _MARGIN_S)
+        margin = spread if spread > _MARGIN_S else _MARGIN_S
+        self.probe_timeout = srtt + margin
+        spread += srtt / 4
+        self.loss_delay = srtt + (spread if spread > _MARGIN_S else _MARGIN_S)

@@ -19,13 +19,15 @@ class Silence:
     """How long one path has been asked in vain; times are seconds of the awake clock.
 
     Attributes:
+        is_trusted: whether too little was asked since the last answer for silence to mean anything.
         is_dead: whether it has been silent for so long, while another path has answers, that it is only probed.
     """
 
-    __slots__ = ("_asked", "_fresh_after", "_last", "_probe_s", "_since", "is_dead")
+    __slots__ = ("_asked", "_fresh_after", "_last", "_probe_s", "_since", "is_dead", "is_trusted")
 
     def __init__(self) -> None:
         self.is_dead = False
+        self.is_trusted = True
         self._since: float | None = None  # the first question without an answer
         self._last = float("-inf")
         self._asked = 0
@@ -40,23 +42,20 @@ class Silence:
         elif self.is_dead:
             self._probe_s = min(2 * self._probe_s, _MOST_PROBE_S)
         self._asked += 1
+        self.is_trusted = self._asked < _ROOM
         self._last = now
 
     def answered(self) -> None:
         """Take an authentic answer."""
         self._since = None
         self._asked = 0
+        self.is_trusted = True
         self.is_dead = False
         self._probe_s = _FIRST_PROBE_S
 
-    @property
-    def is_trusted(self) -> bool:
-        """Whether too little was asked since the last answer for silence to mean anything."""
-        return self._asked < _ROOM
-
     def probes_missed(self, now: float, timeout: float) -> int:
         """Return how many probe timeouts of `timeout` seconds the path has been asked in vain."""
-        if self._since is None or self._asked < _ROOM:
+        if self._since is None or self.is_trusted:
             return 0
         return int((max(now, self._last) - self._since) / timeout)
 
@@ -76,7 +75,7 @@ class Silence:
 
     def slow_at(self, now: float, timeout: float) -> float | None:
         """Return when it becomes slow if nothing comes until then; `None` if it is, or is not being asked."""
-        if self._since is None or self._asked < _ROOM or self.is_slow(now, timeout):
+        if self._since is None or self.is_trusted or self.is_slow(now, timeout):
             return None
         at = self._since + SLOW_AFTER * timeout
         return at if at > now else None

@@ -20,6 +20,7 @@ class Ladder:
 
     Attributes:
         steps: what may be used, smallest first.
+        current: the largest of them that has been seen to pass.
     """
 
     __slots__ = (
@@ -30,11 +31,13 @@ class Ladder:
         "_losses",
         "_passed",
         "_trial",
+        "current",
         "steps",
     )
 
     def __init__(self, steps: tuple[int, ...]) -> None:
         self.steps = steps
+        self.current = steps[0]
         self._at = 0
         self._trial = False
         self._losses: list[float] = []
@@ -44,11 +47,6 @@ class Ladder:
         self._passed: dict[
             int, float
         ] = {}  # when the newest question of each size was sent that was answered
-
-    @property
-    def current(self) -> int:
-        """The largest size that has been seen to pass."""
-        return self.steps[self._at]
 
     def next_trial(self, now: float) -> int | None:
         """Return the size that one question may try now; `None` while another is trying, or a ban lasts."""
@@ -63,13 +61,14 @@ class Ladder:
 
     def passed(self, size: int, sent_at: float) -> None:
         """Take an authentic answer to a question of `size`."""
-        if self._passed.get(size, sent_at) <= sent_at:
-            self._passed[size] = sent_at
-        current = self.steps[self._at]
-        if size >= self._losing:
+        passed = self._passed
+        if passed.get(size, sent_at) <= sent_at:
+            passed[size] = sent_at
+        if self._losses and size >= self._losing:
             self._losses.clear()
-        if size > current:
+        if size > self.current:
             self._at = self.steps.index(size)
+            self.current = size
             self._trial = False
 
     def told_nothing(self, size: int) -> None:
@@ -105,6 +104,7 @@ class Ladder:
         self._losses.clear()
         if size == self.current and self._at:
             self._at -= 1
+            self.current = self.steps[self._at]
         self._banned_until = now + self._ban_s
         self._ban_s = min(2 * self._ban_s, _MOST_BAN_S)
 

@@ -51,6 +51,10 @@ class RangeSet:
         if start >= stop:
             return
         starts, stops = self._starts, self._stops
+        if stops and stops[-1] == start:  # most often it goes on where the last one ends
+            stops[-1] = stop
+            self.size += stop - start
+            return
         low = bisect_left(stops, start)  # the first range that reaches `start`
         high = bisect_right(starts, stop)  # past the last that begins at or before `stop`
         if low < high:
