@@ -267,7 +267,7 @@ class Client:
         if question is None:
             return
         try:
-            answer = read_answer(message, question.form)
+            answer = read_answer(message, question.form, asked=question.asked)
         except RemoteProtocolError:
             return
         if answer.question != question.asked:

@@ -237,9 +237,7 @@ class Path:
             now: when.
         """
         lane = question.lane
-        rtt = now - question.sent_at - held
-        if rtt < 0.0:
-            rtt = 0.0
+        rtt = max(0.0, now - question.sent_at - held)
         lane.observe(rtt, now)
         window = self.window
         is_packet = question.number != FRAGMENT

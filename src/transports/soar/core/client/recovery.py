@@ -71,7 +71,7 @@ class Recovery:
         question.fate = ANSWERED
         self.pending.pop(question.id, None)
         sequence = question.sequence
-        if sequence > self._answered:
+        if sequence > self._answered:  # noqa: PLR1730 - max() takes several times as long
             self._answered = sequence
         if is_productive and sequence > self._productive:
             self._productive = sequence

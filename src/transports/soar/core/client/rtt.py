@@ -61,7 +61,5 @@ class RoundTrips:
     def _derive(self) -> None:
         srtt = self.srtt
         spread = 4 * self.rttvar
-        margin = spread if spread > _MARGIN_S else _MARGIN_S
-        self.probe_timeout = srtt + margin
-        spread += srtt / 4
-        self.loss_delay = srtt + (spread if spread > _MARGIN_S else _MARGIN_S)
+        self.probe_timeout = srtt + max(spread, _MARGIN_S)
+        self.loss_delay = srtt + max(srtt / 4 + spread, _MARGIN_S)

@@ -70,12 +70,14 @@ class Answer(NamedTuple):
     notice: bytes | None = None
 
 
-def read_answer(message: bytes, form: Form | None = None) -> Answer:
+def read_answer(message: bytes, form: Form | None = None, *, asked: bytes = b"") -> Answer:
     """Return what `message` says, whoever sent it; nothing in it is proven.
 
     Args:
         message: as it came.
         form: how a payload is carried; by default as the type that was asked has it.
+        asked: the question that it is expected to answer, as `Answer.question` has it. With another one it is read too,
+            in twice the time.
 
     Raises:
         MalformedMessage: it isn't an answer to one question, or not a DNS message. An answer that says it was
@@ -89,16 +91,20 @@ def read_answer(message: bytes, form: Form | None = None) -> Answer:
     if flags & _ANSWERS != _RESPONSE or questions != 1:
         msg = f"no answer to one question: flags {flags:#06x}, {questions} questions"
         raise MalformedMessage(msg)
-    end = skip_labels(message, HEADER.size)
-    at = end + 4
-    if at > size:
-        msg = f"the question is cut short by the message's end at octet {size}"
-        raise MalformedMessage(msg)
-    # Case doesn't matter in the name; in the type the octet 0x41 is no letter.
-    asked = message[end:at]
-    question = message[HEADER.size : end].lower() + asked
-    if form is None:
-        form = _FORMS.get(asked)
+    at = HEADER.size + len(asked)
+    # No type or class that is asked has an octet that is a letter.
+    if asked and form is not None and message[HEADER.size : at].lower() == asked:
+        question = asked
+    else:
+        end = skip_labels(message, HEADER.size)
+        at = end + 4
+        if at > size:
+            msg = f"the question is cut short by the message's end at octet {size}"
+            raise MalformedMessage(msg)
+        # Case doesn't matter in the name; in the type the octet 0x41 is no letter.
+        question = message[HEADER.size : end].lower() + message[end:at]
+        if form is None:
+            form = _FORMS.get(message[end:at])
     rcode = flags & _RCODE
     is_truncated = flags & _TRUNCATED != 0
     payload = notice = None
