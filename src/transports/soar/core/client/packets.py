@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from transports.soar.core.client.numbers import PacketNumbers
 from transports.soar.core.client.polling import Polls
-from transports.soar.core.client.questions import Fate
+from transports.soar.core.client.questions import IN_FLIGHT
 from transports.soar.core.crypto.headers import INFOS, Kind
 from transports.soar.core.crypto.packets import PACKET_OVERHEAD
 from transports.soar.core.streams.frames import FrameType, Lost, encode_frame
@@ -147,7 +147,7 @@ class Packets:
         for path in self._paths.values():
             for question in path.recovery.pending.values():
                 if question.owner is self._owner and question.records:
-                    if question.fate is Fate.IN_FLIGHT:
+                    if question.fate is IN_FLIGHT:
                         self._table.lost(question.records)
                         self.owed -= 1
                     question.records = []
@@ -243,8 +243,7 @@ class Packets:
             return 0
         oldest = now - _FRESH_S
         return _FRESH_POLLS - sum(
-            question.fate is Fate.IN_FLIGHT and question.sent_at > oldest
-            for question in self._newest
+            question.fate is IN_FLIGHT and question.sent_at > oldest for question in self._newest
         )
 
     def _send_polls(self, now: Instant, wanted: int, *, fresh: int) -> bool:
@@ -330,9 +329,11 @@ class Packets:
         up = path.sizes.up
         if not path.sizes.has_begun or path.recovery.probes:
             return up.steps[0]
-        flights = 1 if path.has_cheap_long_names else 2
-        if self._table.queued_octets() <= _SHORT_ROOM * min(flights * flight, _MOST_SHORT):
-            return up.steps[0]
+        queued = self._table.queued_octets()
+        if queued <= _SHORT_ROOM * _MOST_SHORT:
+            flights = 1 if path.has_cheap_long_names else 2
+            if queued <= _SHORT_ROOM * flights * flight:
+                return up.steps[0]
         trial = up.next_trial(now)
         return up.current if trial is None else trial
 
@@ -463,7 +464,7 @@ class Packets:
             self._table.lost(question.records)
 
     def _landed(self, question: Question) -> None:
-        if question.fate is Fate.IN_FLIGHT:
+        if question.fate is IN_FLIGHT:
             self._count_out(question)
 
     def _count_out(self, question: Question) -> None:

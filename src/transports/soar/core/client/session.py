@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from racer.errors import RemoteProtocolError
 from transports.soar.core.client.events import HandshakeEnded, HandshakeStarted, SessionChanged
@@ -17,7 +17,7 @@ from transports.soar.core.client.lifetime import (
 )
 from transports.soar.core.client.numbers import MOST_NUMBERS
 from transports.soar.core.client.packets import Packets
-from transports.soar.core.client.questions import Fate
+from transports.soar.core.client.questions import ANSWERED
 from transports.soar.core.client.reasons import EndReason, Failure, Over, of_end, of_status
 from transports.soar.core.client.states import (
     FINAL,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Session",)
 
+_IDLE: Final = SessionState.IDLE  # asked for with every answer, and an enumeration is slow
+
 
 class Session:
     """A session, from its first message to its end.
@@ -72,6 +74,7 @@ class Session:
         session_idle: after how many seconds without activity it is retired.
         executed_from: when the welcome came, elapsed clock, if frames before it were not executed (SPEC 16.3).
         is_blocked: whether something waits for a path to have room.
+        is_final: whether it is over.
     """
 
     __slots__ = (
@@ -90,6 +93,7 @@ class Session:
         "generation",
         "intake",
         "is_blocked",
+        "is_final",
         "number",
         "packets",
         "session_idle",
@@ -121,7 +125,7 @@ class Session:
         self.intake = Intake(self.table, self.packets)
         self.activity = now.elapsed
         self.session_idle = settings.session_idle
-        self.is_blocked = False
+        self.is_blocked = self.is_final = False
         self.executed_from = float("-inf")
         self._settings = settings
         self._paths = paths
@@ -156,14 +160,10 @@ class Session:
         return bool(self._status_key)
 
     @property
-    def is_final(self) -> bool:
-        """Whether it is over."""
-        return self.state in FINAL
-
-    @property
     def is_busy(self) -> bool:
         """Whether a stream is not over, a frame is queued, or a packet that needs its answer has none (SPEC 13.1)."""
-        return bool(self.table.live or self.packets.owed or self.table.has_queued())
+        table = self.table
+        return bool(table.live or self.packets.owed or table.has_queued())
 
     def has_expired(self, now: Instant) -> bool:
         """Whether it is to be retired instead of used (SPEC 14.3)."""
@@ -268,7 +268,7 @@ class Session:
             return False
         frames, broken = read_frames(opened.frames)
         has_octets = carry_octets(frames)
-        is_final = self.state in FINAL
+        is_final = self.is_final
         if not is_final:
             packets.answered(question, has_frames=bool(frames))
         path.answered(
@@ -280,7 +280,7 @@ class Session:
         )
         if is_final:
             return True
-        self._liveness.answered()
+        self._liveness.asked = 0
         self.activity = max(self.activity, question.sent_elapsed)
         if broken:
             self._broken(broken, now)
@@ -421,7 +421,7 @@ class Session:
         elif frames:
             self._take_frames(frames, path, now)
         for held, payload, octets in handshake.held:
-            if held.fate is not Fate.ANSWERED and not self.is_final:
+            if held.fate is not ANSWERED and not self.is_final:
                 self._open_held(held, payload, octets, now)
 
     def _open_held(self, question: Question, payload: bytes, octets: int, now: Instant) -> None:
@@ -471,7 +471,7 @@ class Session:
             return
         busy = self.is_busy
         if busy:
-            if self.state is SessionState.IDLE:
+            if self.state is _IDLE:
                 self._change(SessionState.LIVE, "busy")
                 self.packets.polls.moved(now.awake)
         elif self.state is SessionState.LIVE:
@@ -483,6 +483,7 @@ class Session:
     def _change(self, after: SessionState, reason: str) -> None:
         before = self.state
         self.state = follow(before, after)
+        self.is_final = after in FINAL
         self._emit(SessionChanged(session=self.number, before=before, after=after, reason=reason))
 
     def _finish(

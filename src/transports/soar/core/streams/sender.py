@@ -24,6 +24,7 @@ _OFFSET: Final = 4
 _LENGTH: Final = 2
 _FIN: Final = 1
 _PING: Final = 0x01
+_OPEN: Final = SendState.OPEN  # asked for with every answer, and an enumeration is slow
 _new: Final = tuple.__new__  # what a named tuple's class does, without its own function in between
 _LEAST: Final = 3  # octets of a STREAM frame that says anything: type, stream, and one more
 
@@ -116,12 +117,12 @@ class Sender:
 
     def has_queued(self) -> bool:
         """Return whether a packet with room enough would get anything."""
-        return bool(self.controls or self._due or (self._fresh and self.credit > 0))
+        return bool(self.controls.octets or self._due or (self._fresh and self.credit > 0))
 
     def queued_octets(self) -> int:
         """Return about how many octets could be sent now, headers of STREAM frames aside; above 0 if any."""
-        fresh = max(0, min(self._sendable, self.credit))
-        return fresh + self._lost + len(self._due) + self.controls.octets
+        again = self._lost + len(self._due) + self.controls.octets
+        return again + max(0, min(self._sendable, self.credit)) if self._sendable else again
 
     def refresh(self, stream: Stream) -> None:
         """Look anew at what a stream may send, after a write, an end, or a higher limit."""
@@ -289,7 +290,7 @@ class Sender:
         """Note that a packet with this record has arrived; return its stream if that ends the direction."""
         number, start, stop, fin = record
         stream = self._streams.get(number)
-        if stream is None or stream.send_state is not SendState.OPEN:
+        if stream is None or stream.send_state is not _OPEN:
             return None
         send = stream.send
         lost = send.lost.size
