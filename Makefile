@@ -13,6 +13,10 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 	if "$$python" -c '$(FITS)' && "$$python" -c 'import ensurepip, venv'; then \
 		echo "$$python"; break; fi; done 2>/dev/null)
 
+# The tests start hundreds of interpreters: they load what was compiled once, even where the environment forbids to keep it.
+
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 STAMP := .venv/.synced
 
