@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import TYPE_CHECKING, Final
 
 import h11
@@ -24,6 +25,11 @@ MAX_HEAD: Final = 64 * 1024
 
 MAX_REFUSALS: Final = 4
 """Requests of one connection that are refused before it is closed: a browser asks again with the right password."""
+
+
+_MAX_LINE: Final = 16 * 1024  # octets of the first line; no URL is longer that any site takes
+_METHOD: Final = re.compile(rb"[A-Za-z-]{1,32}(?: |\Z)")
+_REQUEST_LINE: Final = re.compile(rb"[A-Za-z-]{1,32} \S+ HTTP/[0-9]\.[0-9]\r?\Z")
 
 
 class _End(enum.Enum):
@@ -55,9 +61,14 @@ class HttpServer:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._outgoing = b""
         self._refusals = 0
+        self._line = b""
+        self._is_http: bool | None = None
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the client, cut anywhere; empty at the end of its side."""
+        """Take bytes from the client, cut anywhere."""
+        if self._is_http is None:
+            self._line += data[:_MAX_LINE]
+            self._is_http = _is_http(self._line)
         self._http.receive_data(data)
 
     def bytes_to_send(self) -> bytes:
@@ -75,6 +86,10 @@ class HttpServer:
 
         After a refusal that is not final, ask again.
         """
+        if self._is_http is False:
+            return self._refuse(
+                Unservable(400, "That is neither SOCKS5 nor HTTP: this port is a proxy."), None
+            )
         try:
             event = self._http.next_event()
             if not isinstance(event, h11.Request):
@@ -176,7 +191,7 @@ class HttpServer:
             why.status,
             f"{why.words}\n".encode(),
             why.headers,
-            close=self._refusals >= MAX_REFUSALS,
+            close=head is None or self._refusals >= MAX_REFUSALS,
         )
         return Refusal(
             words=why.words,
@@ -210,6 +225,17 @@ class HttpServer:
 
     def _send(self, event: h11.Event) -> None:
         self._outgoing += self._http.send(event) or b""
+
+
+def _is_http(line: bytes) -> bool | None:
+    """Return whether bytes begin an HTTP request; `None` when there are too few to tell.
+
+    h11 waits for the end of a whole head: whoever types something else by hand would wait for an answer in vain.
+    """
+    line, newline, _ = line.partition(b"\n")
+    if newline or len(line) >= _MAX_LINE:
+        return _REQUEST_LINE.match(line) is not None
+    return None if _METHOD.match(line) else False
 
 
 def _head_of(request: h11.Request) -> Head:

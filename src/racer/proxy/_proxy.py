@@ -130,7 +130,7 @@ class Proxy:
         self._clients: set[Conversation] = set()
         self._left = anyio.Event()
         self._group: TaskGroup | None = None
-        self._accepting = anyio.CancelScope()
+        self._accepting: anyio.CancelScope | None = None
         self._is_accepting = False
 
     @property
@@ -174,9 +174,10 @@ class Proxy:
         except BaseException:
             sock.close()
             raise
+        self._accepting = anyio.CancelScope()
         # From here on the task owns the socket, also if it never runs.
         self._is_accepting = True
-        self._group.start_soon(self._accept, sock, name="racer proxy accept")
+        self._group.start_soon(self._accept, sock, self._accepting, name="racer proxy accept")
         self._group.start_soon(self._cut_idle, name="racer proxy idle")
         return self
 
@@ -191,6 +192,16 @@ class Proxy:
         assert self._group is not None
         self._group.cancel_scope.cancel()
         return await self._group.__aexit__(exc_type, exc, tb)
+
+    def update_users(self, users: Mapping[str, str] | None) -> None:
+        """Let these users in from now on, and no others; who has got in already stays.
+
+        Raises:
+            ConfigError: an account that cannot be, or none where others than this machine reach the port.
+        """
+        accounts = Users(users)
+        checked_host(self._host, is_guarded=accounts.are_wanted)
+        self._house.users = accounts
 
     async def drain(self, grace: float) -> int:
         """Take no more clients, let those that are at something end, and return how many have not after `grace` seconds.
@@ -229,11 +240,12 @@ class Proxy:
 
     def _stop(self) -> None:
         self._is_accepting = False
-        self._accepting.cancel()
+        if self._accepting is not None:
+            self._accepting.cancel()
 
-    async def _accept(self, sock: socket.socket) -> None:
+    async def _accept(self, sock: socket.socket, scope: anyio.CancelScope) -> None:
         """Take clients until told to stop; the port is free then."""
-        with sock, self._accepting:
+        with sock, scope:
             while True:
                 while len(self._clients) >= self._max_connections + _SPARE:
                     await self._left.wait()

@@ -63,7 +63,8 @@ class Verdict:
     @property
     def body(self) -> bytes:
         """What an HTTP client can show."""
-        return "".join(f"{line}\n" for line in (self.words, *self.details)).encode()
+        head = f"racer: {self.words}{':' if self.details else ''}"
+        return "".join(f"{line}\n" for line in (head, *self.details)).encode()
 
 
 LOOP: Final = Verdict(
@@ -89,14 +90,14 @@ def verdict_of(error: BaseException, target: str) -> Verdict:
     """
     if isinstance(error, DialError):
         reply, status, kind = _of_attempts(error)
-        words = f"racer could not connect to {target}"
+        words = f"could not connect to {target}"
         if isinstance(error, DialTimeout):
             words += f" within {error.report.timeout:g} s"
         return Verdict(
             reply=reply,
             status=status,
             error=kind,
-            words=f"{words}:",
+            words=words,
             details=_lines(error.report),
         )
     if isinstance(error, NoTransports):
@@ -104,9 +105,7 @@ def verdict_of(error: BaseException, target: str) -> Verdict:
             reply=Reply.NETWORK_UNREACHABLE,
             status=503,
             error="destination_unavailable",
-            words=f"racer has no transport that serves {target}:"
-            if error.report
-            else one_line(str(error)),
+            words=f"no transport serves {target}" if error.report else one_line(str(error)),
             details=() if error.report is None else _lines(error.report),
         )
     if isinstance(error, InvalidTarget):
