@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from racer._host import LoopHost
     from racer._report import Attempt
 
-__all__ = ("Entrant", "Lease", "Lodger", "Place", "Roster")
+__all__ = ("Entrant", "Lease", "Lodger", "Place", "Roster", "is_name")
 
 _CLOSE_LIMIT: Final = 1.0  # seconds a replaced guest may take to close
 
@@ -71,15 +71,15 @@ class Entrant:
         set_field(self, "start_delay", traits.start_delay if start_delay is None else start_delay)
         set_field(self, "tier", traits.tier if tier is None else tier)
         set_field(self, "name", transport.name if name is None else name)
-        if not _is_name(self.name):
+        if not is_name(self.name):
             msg = f"an entrant's name is a text of 1 to 100 characters, not {self.name!r:.120}; all printable, and not only blanks"
             raise ConfigError(msg)
         check_delay(self.start_delay, f"start_delay of {self.name!r}")
         check_tier(self.tier)
 
 
-def _is_name(name: object) -> bool:
-    """Whether a name can stand in a log, on a terminal and in telemetry, which takes no lone surrogates."""
+def is_name(name: object) -> bool:
+    """Return whether a name can stand in a log, on a terminal and in telemetry, which takes no lone surrogates."""
     return type(name) is str and 1 <= len(name) <= 100 and name.isprintable() and not name.isspace()
 
 

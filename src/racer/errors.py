@@ -88,7 +88,13 @@ class RacerError(Exception):
 
 
 class ConfigError(RacerError):
-    """The caller asked for something that cannot be, said before any IO."""
+    """The caller asked for something that cannot be, said before any IO.
+
+    Attributes:
+        problems: where it is about a configuration file, each thing that is wrong with it, as `FILE:LINE: key: reason`.
+    """
+
+    problems: tuple[str, ...] = ()
 
 
 class InvalidTarget(ConfigError, ValueError):

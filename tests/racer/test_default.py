@@ -112,7 +112,7 @@ async def test_a_broken_configuration_is_told_at_each_dial_until_it_is_mended(
 ) -> None:
     file = configure(tmp_path, monkeypatch, "timout = 5")
     for _ in range(2):
-        with pytest.raises(ConfigError, match=r"racer\.toml: unknown key 'timout'"):
+        with pytest.raises(ConfigError, match=r"racer\.toml:1: unknown key 'timout'"):
             await racer.dial(HOST)
     await anyio.to_thread.run_sync(file.write_text, '[[entrant]]\ntransport = "direct"')
     async with await racer.dial(HOST):
