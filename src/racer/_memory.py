@@ -167,18 +167,22 @@ class Memory:
         if scope.cancelled_caught:
             logger.warning("the memory was not written within %.1f s", timeout)
 
-    def forget(self) -> None:
-        """Forget everything, also what is in the file, which is removed; blocks for a moment."""
+    async def forget(self) -> None:
+        """Forget everything, also what is in the file, which is removed in a thread."""
         with self._lock:
             self._table.clear()
             self._names.clear()
             self._is_changed = False
         if self._path is not None and not self._is_frozen:
-            try:
-                with self._file_lock:
-                    self._path.unlink(missing_ok=True)
-            except OSError as exc:
-                self._say("the file of the memory could not be removed: %s", exc)
+            await anyio.to_thread.run_sync(self._remove)
+
+    def _remove(self) -> None:
+        assert self._path is not None
+        try:
+            with self._file_lock:
+                self._path.unlink(missing_ok=True)
+        except OSError as exc:
+            self._say("the file of the memory could not be removed: %s", exc.strerror or exc)
 
     def recall(
         self, target: Target, entrants: Sequence[tuple[str, int]], host: LoopHost
