@@ -136,7 +136,7 @@ class Courier:
         while True:
             wait = min(due, default=_FOREVER) - self._clock()
             try:
-                order = orders.get(timeout=min(max(wait, 0), _FOREVER)) if wait > 0 else None
+                order = orders.get(timeout=min(max(wait, 0), _FOREVER))
             except queue.Empty:
                 order = None
             self._is_woken = False

@@ -61,7 +61,7 @@ class Failure:
             case Kind.UNTRUSTED:
                 return f"its certificate is not trusted: {self.words}"
             case Kind.REFUSED:
-                return f"answered {self.code} {self.words}".rstrip()
+                return " ".join(filter(None, ("answered", self.code, self.words)))
             case Kind.CRASHED | Kind.OVERFLOWED:
                 return self.words
 

@@ -222,8 +222,9 @@ def _header_values(name: str, value: str) -> list[str]:
     values = []
     for number, header in enumerate(filter(str.strip, value.split(",")), start=1):
         key, equals, secret = header.partition("=")
-        if not equals or not key.strip() or not secret.strip() or not value.isprintable():
-            msg = f"{name}: the header number {number} is not of the form name=value; between headers stands a comma"
+        is_plain = header.isascii() and header.isprintable()
+        if not equals or not key.strip() or not secret.strip() or not is_plain:
+            msg = f"{name}: header {number} is not of the form name=value; between headers stands a comma"
             raise ConfigError(msg)
         values.append(secret.strip())
     return values
@@ -236,7 +237,7 @@ def _readable(name: str, value: str) -> None:
         with Path(value).open("rb"):
             pass
     except (OSError, ValueError) as exc:
-        msg = f"{name}: {value}: cannot be read: {getattr(exc, 'strerror', None) or exc}"
+        msg = f"{name}: {value!r}: cannot be read: {getattr(exc, 'strerror', None) or exc}"
         raise ConfigError(msg) from exc
 
 
