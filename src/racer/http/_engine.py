@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -20,6 +21,7 @@ from racer.http._http2 import PooledHTTP2
 from racer.http._memory import MAX_ORIGINS, RouteMemory
 from racer.http._pool import Pool
 from racer.http._routes import RouteConnection
+from racer.http2._fault import Fault
 
 if TYPE_CHECKING:
     import ssl
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from racer._dialer import Dialer
     from racer._race import Finisher
-    from racer.http._messages import Origin, Request, Response, Via
+    from racer.http._messages import Body, Origin, Request, Response, Via
     from racer.http._pool import Entry, Limits, Permit, ProtocolConnection
 
 __all__ = ("Engine",)
@@ -111,7 +113,11 @@ class Engine:
             raise DialerClosed(msg)
         dialer = await self.dialer()
         dialer.host.check()
-        return await Exchange(self, dialer, request).run()
+        response, via = await Exchange(self, dialer, request).run()
+        # No other route can take over now, but the next request can know better.
+        doubt = partial(self.memory.failed, request.origin, via.transport_name)
+        response.body = _Watched(response.body, doubt)
+        return response, via
 
     async def dialer(self) -> Dialer:
         """Return who races: the one given, or the running loop's default."""
@@ -207,3 +213,30 @@ class Engine:
         # Without a loop there is nobody to close anything; the connections were freed with it.
         with contextlib.suppress(RuntimeError):
             self.pool.close()
+
+
+class _Watched:
+    """A response's body; where it breaks, the route comes last for a while (H6)."""
+
+    __slots__ = ("_body", "_doubt")
+
+    def __init__(self, body: Body, doubt: Callable[[float], None]) -> None:
+        self._body = body
+        self._doubt = doubt
+
+    async def receive(self) -> bytes:
+        try:
+            return await self._body.receive()
+        except Fault:
+            self._doubt(anyio.current_time())
+            raise
+
+    def receive_nowait(self) -> bytes | None:
+        try:
+            return self._body.receive_nowait()
+        except Fault:
+            self._doubt(anyio.current_time())
+            raise
+
+    def close(self) -> None:
+        self._body.close()

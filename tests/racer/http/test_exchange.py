@@ -366,6 +366,21 @@ async def test_a_5xx_survives_later_routes_that_time_out() -> None:
         assert anyio.current_time() == 5.0
 
 
+@PROTOCOLS
+async def test_a_route_that_broke_in_a_body_comes_last_for_the_next_request(protocol: str) -> None:
+    async def breaks(talk: Talk) -> None:
+        await talk.begin(200, {"content-length": "10"}, False)
+        await talk.send(b"half")
+        await anyio.aclose_forcefully(talk.wire.stream)
+
+    ways = {"a": breaks, "b": answers(200, b"whole")}
+    async with Web(ways, delays={"b": 1.0}, protocol=protocol) as web:
+        with pytest.raises(httpx.TransportError, match=r"^a: "):
+            await web.get()
+        assert (await web.get()).content == b"whole"
+        assert web.asked() == {"a": 1, "b": 1}
+
+
 async def test_a_small_pool_has_room_for_a_fallback() -> None:
     """A held response must not keep the only place from the request that holds it."""
     limits = httpx.Limits(max_connections=1)
