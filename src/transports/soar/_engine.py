@@ -168,7 +168,7 @@ class Engine:
         Args:
             target: where to.
             progress: is told of the session, and of what becomes of it.
-            wait: whether for the target to be connected. If not, what is written before may be sent twice (SPEC 16.4), and
+            wait: whether for the target to be connected. If not, what is written before may be sent twice (SPEC 16.5), and
                 what goes wrong is raised by the stream, as it would have been here.
             attributes: of the stream.
 

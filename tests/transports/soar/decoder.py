@@ -276,10 +276,10 @@ def read_msg2(public: bytes, zone: bytes, ephemeral: bytes, msg1: bytes, msg2: b
     h = sha256(h + e2)
     ck, k = hkdf(ck, dh(ephemeral, e2))
     payload = unseal(k, bytes(12), sealed2, h)
-    sizes = (1, 1, 1, 4, 2, 4, 2, 2, 2, 1, 16)
+    sizes = (1, 1, 1, 4, 2, 2, 4, 2, 2, 2, 1, 16)
     *parts, frames = cut(payload, *sizes)
-    status, version, flags, time, idle, lease, streams, window, windows, shards = map(
-        number, parts[:10]
+    status, version, flags, time, known, idle, lease, streams, window, windows, shards = map(
+        number, parts[:11]
     )
     k_c2s, k_s2c = hkdf(ck, b"")
     if status == 0:
@@ -287,19 +287,20 @@ def read_msg2(public: bytes, zone: bytes, ephemeral: bytes, msg1: bytes, msg2: b
         demand(shards in (1, 2, 4, 8, 16, 32), "a number of shards that is no power of two")
         demand(idle > 0, "no idle timeout")
     else:
-        demand(not any(parts[10]), "a status key for no session")
+        demand(not any(parts[11]), "a status key for no session")
     return {
         "status": status,
         "version": version,
         "early_refused": bool(flags & 1),
         "time": time,
+        "known_for": known / 256,
         "idle_timeout": idle / 10,
         "lease": lease,
         "max_streams": streams,
         "stream_window": window * 1024,
         "session_window": windows * 1024,
         "shards": shards,
-        "status_key": parts[10],
+        "status_key": parts[11],
         "frames": frames,
         "k_c2s": k_c2s,
         "k_s2c": k_s2c,

@@ -7,6 +7,7 @@ import pytest
 from tests.transports.soar.client.peer import RTT, TARGET, Asked, Rig, grant
 from transports.soar.core.client.events import (
     DialFailed,
+    DialRepaired,
     HandshakeEnded,
     HandshakeStarted,
     SessionChanged,
@@ -14,10 +15,10 @@ from transports.soar.core.client.events import (
 )
 from transports.soar.core.client.reasons import Failure
 from transports.soar.core.client.states import SessionState
-from transports.soar.core.crypto import Kind, RetryCode, Status
+from transports.soar.core.crypto import EndCode, Kind, Notice, RetryCode, Status
 from transports.soar.core.dns.answers import Form
 from transports.soar.core.dns.messages import Rcode
-from transports.soar.core.streams.frames import Opened, Ping, StreamData
+from transports.soar.core.streams.frames import Opened, Ping, Reset, StreamData
 
 
 def kinds(asked: list[Asked]) -> list[str]:
@@ -306,7 +307,7 @@ def test_a_welcome_that_breaks_the_rules_makes_no_session() -> None:
     payload = bytearray(
         bytes.fromhex("00 00 00")
         + bytes(4)
-        + bytes.fromhex("04b0")
+        + bytes.fromhex("0000 04b0")
         + bytes(4)
         + bytes.fromhex("0080 0100 0400 03")
     )
@@ -401,6 +402,63 @@ def test_frames_that_were_not_executed_are_sent_again() -> None:
     for each in again:
         rig.tell(each, rig.peer.answer(each))
     assert session.packets.owed == 0
+
+
+@pytest.mark.parametrize("known_for", [0.0, RTT - 0.01, RTT + 0.01])
+@pytest.mark.parametrize("safe", [True, False])
+def test_what_an_earlier_process_may_have_executed_is_sent_again_if_it_may_be_and_told(
+    safe: bool, known_for: float
+) -> None:
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now, replay_safe=safe)
+    asked = rig.send()
+    rig.time = RTT
+    rig.tell(asked[0], rig.peer.terms(asked[0], early_refused=True, known_for=known_for))
+    (session,) = rig.sessions
+    sent = rig.send()
+    again = b"".join(frame.data for each in sent for frame in each.of(StreamData))
+    if known_for > RTT:  # there was no other process
+        assert again == TARGET.to_wire()
+        assert not rig.events(DialRepaired)
+    elif safe:
+        assert again == TARGET.to_wire()
+        (repaired,) = rig.events(DialRepaired)
+        assert not repaired.proven
+        rig.tell(sent[0], rig.peer.notice(sent[0], Notice(EndCode.UNKNOWN, 0.0, None)))
+        (failed,) = rig.events(DialFailed)
+        assert failed.error.failure is Failure.LOST, "it has had its repair"
+    else:
+        assert again == b""
+        (failed,) = rig.events(DialFailed)
+        assert failed.error.failure is Failure.LOST
+        assert failed.error.may_have_reached
+        assert session.state is SessionState.LIVE, "its RESET has to arrive"
+
+
+def test_what_a_program_left_behind_is_not_sent_again_either() -> None:
+    """It closed the stream before the welcome came: nobody is there to say whether it may reach the target twice."""
+    rig = Rig()
+    dial = rig.client.dial(TARGET, rig.now, early_data=b"hello")
+    asked = rig.send()
+    dial.stream.close()
+    rig.time = RTT
+    rig.tell(asked[0], rig.peer.terms(asked[0], early_refused=True))
+    frames = [frame for each in rig.send() for frame in each.frames]
+    assert not [frame for frame in frames if isinstance(frame, StreamData)]
+    assert [frame.stream for frame in frames if isinstance(frame, Reset)] == [0]
+
+
+@pytest.mark.parametrize("known_for", [0.0, 1.0])
+def test_a_refusal_proves_no_more_than_its_server_knows(known_for: float) -> None:
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now, replay_safe=False)
+    for _ in range(2 if known_for else 1):
+        asked = fragments(rig.send())
+        rig.time += RTT
+        rig.tell(asked[0], rig.peer.terms(asked[0], status=Status.CAPACITY, known_for=known_for))
+    assert [each.proven for each in rig.events(DialRepaired)] == [True] * bool(known_for)
+    (failed,) = rig.events(DialFailed)
+    assert failed.error.may_have_reached is not bool(known_for)
 
 
 def test_a_dial_that_is_not_replay_safe_sends_nothing_but_its_target_in_the_handshake() -> None:

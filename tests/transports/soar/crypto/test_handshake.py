@@ -226,7 +226,7 @@ def test_a_welcome_tells_the_terms_and_makes_a_session() -> None:
     first = opened(client)
     told = terms(client.sid)
     payload = first.answer(told, entropy=FixedEntropy("answer"))
-    assert len(payload) == 85
+    assert len(payload) == 87
     assert client.receive(payload) == told
 
     packet = client.seals.seal_packet(Kind.DATA, 0, 0, INFO, b"up", capacity=38)

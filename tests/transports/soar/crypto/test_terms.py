@@ -24,6 +24,7 @@ TERMS = Terms(
     version=0,
     early_refused=True,
     time=1_800_000_000,
+    known_for=77.5,
     idle_timeout=120.0,
     lease=3600,
     max_streams=128,
@@ -89,15 +90,25 @@ def test_garbage_gives_claims_or_none(garbage: bytes) -> None:
 def test_terms_are_written_as_specified_and_read_back() -> None:
     octets = TERMS.encode()
     assert octets.hex(" ") == (
-        "00 00 01 6b 49 d2 00 04 b0 00 00 0e 10 00 80 01 00 04 00 04 "
+        "00 00 01 6b 49 d2 00 4d 80 04 b0 00 00 0e 10 00 80 01 00 04 00 04 "
         + b"status key 16 ocframes".hex(" ")
     )
     assert Terms.decode(octets) == TERMS
 
 
+@pytest.mark.parametrize(
+    ("known_for", "said"), [(0.0, 0.0), (0.1, 25 / 256), (255.0, 255.0), (7000.0, 255.0)]
+)
+def test_what_is_known_is_said_with_less_than_it_is_never_with_more(
+    known_for: float, said: float
+) -> None:
+    """A client proves with it what has NOT happened (SPEC 16.3)."""
+    assert Terms.decode(replace(TERMS, known_for=known_for).encode()).known_for == said
+
+
 def test_a_refusal_gives_no_status_key_away() -> None:
     refused = replace(TERMS, status=Status.CAPACITY)
-    assert refused.encode()[20:36] == bytes(16)
+    assert refused.encode()[22:38] == bytes(16)
     assert Terms.decode(refused.encode()) == replace(refused, status_key=bytes(16))
 
 
@@ -118,10 +129,10 @@ def altered(at: int, value: int) -> bytes:
     ("octets", "words"),
     [
         (altered(1, 1), "version 1"),
-        (altered(19, 0), "0 shards"),
-        (altered(19, 3), "3 shards"),
-        (altered(19, 64), "64 shards"),
-        (TERMS.encode()[:7] + bytes(2) + TERMS.encode()[9:], "idle timeout"),
+        (altered(21, 0), "0 shards"),
+        (altered(21, 3), "3 shards"),
+        (altered(21, 64), "64 shards"),
+        (TERMS.encode()[:9] + bytes(2) + TERMS.encode()[11:], "idle timeout"),
     ],
 )
 def test_a_welcome_to_no_session_that_can_be_is_the_server_s_fault(
@@ -146,6 +157,7 @@ def test_a_status_that_nobody_knows_is_no_welcome(status: int) -> None:
         {"status": Status.OTHER},
         {"version": 1},
         {"version": 256, "status": Status.CAPACITY},
+        {"known_for": -1.0},
         {"idle_timeout": 0.04},
         {"idle_timeout": -1.0},
         {"idle_timeout": 6553.6},

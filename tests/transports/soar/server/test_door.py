@@ -190,6 +190,81 @@ def test_soon_after_the_start_first_frames_are_not_executed(uptime: float, execu
     assert len(desk.streams) == executed + 1
 
 
+@pytest.mark.parametrize(
+    ("uptime", "known_for"), [(0.0, 0.0), (12.25, 12.25), (90.5, 90.5), (3600.0, 180.0)]
+)
+def test_a_welcome_says_back_to_when_first_messages_are_known(
+    uptime: float, known_for: float
+) -> None:
+    desk = Desk(uptime=uptime)
+    client = Script(desk, SYN)
+    client.shake()
+    assert client.terms is not None
+    assert client.terms.known_for == known_for
+
+
+def test_so_does_a_refusal_since_an_earlier_process_may_have_welcomed_the_same_message() -> None:
+    desk = Desk(uptime=5.0)
+    client = Script(desk, SYN)
+    desk.server.shutdown(desk.now)
+    assert refused(client) is Status.SHUTTING_DOWN
+    assert client.terms is not None
+    assert client.terms.known_for == 5.0
+
+
+def after_retry(desk: Desk, cookie: RetryCookie) -> Terms:
+    again = Script(desk, SYN, seed="again", cookie=cookie)
+    again.shake()
+    assert again.terms is not None
+    assert again.terms.status is Status.WELCOME
+    return again.terms
+
+
+class TestAfterARetry:
+    """The message before may have been executed, since anybody with the public key can forge a RETRY (SPEC 7.7)."""
+
+    def test_frames_are_executed_if_the_cookie_proves_that_they_were_not_before(self) -> None:
+        desk = Desk()
+        client = Script(desk, SYN, wall=desk.now.wall + 500)
+        retry = client.shake()
+        assert isinstance(retry, Retry)
+        terms = after_retry(desk, RetryCookie(retry.cookie, client.sid))
+        assert not terms.early_refused
+        assert len(desk.streams) == 1
+
+    def test_what_a_forged_one_answered_is_not_executed_again(self) -> None:
+        desk = Desk()
+        client = Script(desk, SYN)
+        client.shake()
+        assert len(desk.streams) == 1
+        terms = after_retry(desk, RetryCookie(b"a cookie", client.sid))
+        assert (terms.early_refused, terms.known_for) == (True, 0.0)
+        assert len(desk.streams) == 1
+
+    def test_what_the_process_before_may_have_executed_is_not_executed_again(self) -> None:
+        """Its clock is fast: the message is of the time before the start, the next one would not be."""
+        desk = Desk()
+        desk.restart()
+        desk.wait(2.0)
+        client = Script(desk, SYN, wall=desk.now.wall - 100)
+        retry = client.shake()
+        assert isinstance(retry, Retry)
+        desk.wait(100.0)
+        terms = after_retry(desk, RetryCookie(retry.cookie, client.sid))
+        assert (terms.early_refused, terms.known_for) == (True, 102.0)
+        assert desk.streams == []
+
+    def test_a_cookie_of_the_process_before_proves_nothing(self) -> None:
+        desk = Desk()
+        client = Script(desk, SYN, wall=desk.now.wall + 500)
+        retry = client.shake()
+        assert isinstance(retry, Retry)
+        desk.restart()
+        desk.wait(100.0)
+        terms = after_retry(desk, RetryCookie(retry.cookie, client.sid))
+        assert (terms.early_refused, terms.known_for) == (True, 0.0)
+
+
 # --- replays --------------------------------------------------------------------------------
 
 
@@ -214,7 +289,7 @@ def test_one_that_was_never_confirmed_is_not_made_again_either() -> None:
     desk = Desk()
     client = Script(desk)  # no frames, so its end leaves no tombstone
     client.shake()
-    desk.wait(10.0)
+    desk.wait(40.0)
     assert desk.server.sids() == []
     assert desk.server.status(desk.now).tombstones == 0
     assert refused(client) is None

@@ -50,7 +50,7 @@ def test_a_flood_of_first_messages_fills_a_quarter_and_lets_the_honest_in(
         assert len(status.sessions) <= 20 + 5
     regular.exchange()
     assert {s.is_confirmed for s in desk.server.status(desk.now).sessions} == {True, False}
-    desk.wait(10.0)
+    desk.wait(40.0)
     assert {s.is_confirmed for s in desk.server.status(desk.now).sessions} == {True}
     assert len(desk.server.status(desk.now).sessions) == 5
 

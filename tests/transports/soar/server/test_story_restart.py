@@ -1,4 +1,4 @@
-"""What a notice proves: SPEC 16.2 and 16.3, against a network and a server that do their worst.
+"""What a notice proves, and a welcome: SPEC 16.2 to 16.4, against a network and a server that do their worst.
 
 A client opens streams in one session. Its questions reach the server whenever the network likes, and as often; the server
 crashes and starts again, ends sessions, and forgets ends for want of room. Whenever a notice says by the rules that a
@@ -49,7 +49,8 @@ class World:
         self.free: set[int] = set()  # streams of which a notice said that the target got nothing
         self.notices: list[Notice] = []
         self.others = 0
-        self.welcomed = 0.0
+        self.executed_from = float("-inf")
+        self.cleared: set[int] = set()  # streams of which a welcome said the same
         self._note(0)
         self.letters += [Letter(message, None) for message in self.client.flight()]
 
@@ -79,21 +80,30 @@ class World:
         for message in answers:
             if letter.asked is None:
                 if self.client.terms is None and self.client.take_welcome(message) is not None:
-                    self.welcomed = self.elapsed
+                    self._trust(arrival)
             elif (said := self.client.notice(letter.asked, message)) is not None:
                 self._believe(said, arrival)
 
+    def _trust(self, arrival: float) -> None:
+        """Take a welcome that came; what it proves has to be true until the client sends anew what was refused."""
+        terms = self.client.terms
+        if terms is not None and terms.early_refused:
+            self.executed_from = arrival - terms.known_for
+            early = {x for x, sent in self.first_sent.items() if sent >= self.executed_from}
+            self.cleared |= early
+            assert not early & self.reached
+
     def _believe(self, said: Notice, arrival: float) -> None:
         self.notices.append(said)
-        terms = self.client.terms
         for stream, sent in self.first_sent.items():
             if said.code is EndCode.UNKNOWN:
                 if sent >= arrival - said.known_for:
                     self.free.add(stream)
             elif said.last_stream is not None and stream <= said.last_stream:
                 pass  # it was accepted
-            elif terms is None or not terms.early_refused or sent > self.welcomed:
-                # What went out before the other kind of welcome, an earlier process may have executed.
+            elif (
+                sent >= self.executed_from
+            ):  # what went out before, an earlier process may have executed
                 self.free.add(stream)
 
     def _watch(self) -> None:
@@ -151,8 +161,7 @@ WORLDS = (
 )
 
 
-def play(steps: list[tuple[str, Any, Any]], *, uptime: float, idle_timeout: float) -> World:
-    world = World(uptime=uptime, idle_timeout=idle_timeout)
+def tell(world: World, steps: list[tuple[str, Any, Any]]) -> None:
     for what, first, second in steps:
         match what:
             case "write":
@@ -173,6 +182,11 @@ def play(steps: list[tuple[str, Any, Any]], *, uptime: float, idle_timeout: floa
             case _:
                 world.crowd()
         world.check()
+
+
+def play(steps: list[tuple[str, Any, Any]], *, uptime: float, idle_timeout: float) -> World:
+    world = World(uptime=uptime, idle_timeout=idle_timeout)
+    tell(world, steps)
     # Whoever recorded it all sends it all again, for as long as it may matter.
     for delay in (0.0, 1.0, 60.0, 130.0):
         world.desk.wait(delay)
@@ -276,3 +290,25 @@ def test_at_each_point(
 ) -> None:
     world = play(steps, uptime=1000.0, idle_timeout=120.0)
     assert (world.free, world.reached) == (free, reached), name
+
+
+@pytest.mark.parametrize(
+    ("was_executed", "steps", "cleared"),
+    [
+        (False, [("restart", 0.5, 0)], set()),  # it was sent before the start
+        (True, [("restart", 0.0, 0)], set()),
+        (False, [("restart", 0.0, 0), ("wait", 3.0, 0), *SEND, ("wait", 3.0, 0)], {1}),
+    ],
+)
+def test_a_welcome_that_executed_nothing_clears_what_was_sent_since_the_start(
+    was_executed: bool, steps: list[tuple[str, Any, Any]], cleared: set[int]
+) -> None:
+    world = World(uptime=1000.0, idle_timeout=120.0)
+    if was_executed:
+        for letter in world.letters:  # the welcome is lost
+            world.desk.ask(letter.message)
+        world._watch()
+    tell(world, steps + OPEN)
+    assert world.client.terms is not None
+    assert world.client.terms.early_refused
+    assert (world.cleared, world.reached) == (cleared, {0} if was_executed else set())

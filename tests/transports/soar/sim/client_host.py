@@ -201,7 +201,7 @@ class ClientHost:
             case told.DialRepaired(dial=dial):
                 flow = self._flow_of[id(dial)]
                 flow.repairs.append(event)
-                assert len(flow.repairs) == 1, "a dial is repaired once (SPEC 16.4)"
+                assert len(flow.repairs) == 1, "a dial is repaired once (SPEC 16.5)"
             case told.StreamReadable(stream=stream) | told.StreamWritable(stream=stream):
                 self._with(stream.dial, Flow.move)
             case told.StreamReset(stream=stream, code=code):

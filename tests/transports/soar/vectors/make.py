@@ -209,7 +209,7 @@ def handshakes() -> Vector:
         "handshakes": [
             _handshake("plain", plain, _terms(plain)),
             _handshake("with a grant", granted, _terms(granted, lease=3600, shards=4)),
-            _handshake("after a RETRY", again, _terms(again, early_refused=True)),
+            _handshake("after a RETRY", again, _terms(again, early_refused=True, known_for=12.25)),
             _handshake("in one long name", long, _terms(long, frames=zones)),
             _handshake("without frames", bare, _terms(bare, idle_timeout=0.5)),
             *(
@@ -256,6 +256,7 @@ def _handshake(what: str, session: _Session, terms: Terms) -> Vector:
         "version": terms.version,
         "early_refused": terms.early_refused,
         "time": terms.time,
+        "known_for": terms.known_for,
         "idle_timeout": terms.idle_timeout,
         "lease": terms.lease,
         "max_streams": terms.max_streams,

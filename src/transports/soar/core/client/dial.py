@@ -125,7 +125,7 @@ class Dial:
         self._fail(EndReason(failure=Failure.RESET, words=words, code=code, may_have_reached=True))
 
     def session_over(self, over: Over, now: Instant) -> None:
-        """Take the end of the session before the stream was open: repair, or fail (SPEC 16.4)."""
+        """Take the end of the session before the stream was open: repair, or fail (SPEC 16.5)."""
         reason = over.reason
         number = self.stream.number
         first_sent = self.stream.unbind()
@@ -138,7 +138,9 @@ class Dial:
                 executed_from=over.session.executed_from,
             )
         else:
-            proven = first_sent is None or reason.may_have_reached is False
+            proven = first_sent is None or (
+                reason.may_have_reached is False and first_sent >= over.session.executed_from
+            )
         verdict = judge(
             reason.failure,
             reason.code if over.notice is not None else None,
@@ -152,6 +154,22 @@ class Dial:
         self._repairs_left -= 1
         self.emit(DialRepaired(dial=self, reason=reason, proven=verdict.proven))
         self.start(now)
+
+    def executed_elsewhere(self, reason: EndReason) -> None:
+        """Take the news that an earlier process may have executed the opening, and this one has not (SPEC 16.4)."""
+        verdict = judge(
+            reason.failure,
+            None,
+            proven=False,
+            replay_safe=self.replay_safe,
+            repairs_left=self._repairs_left,
+        )
+        if verdict.repair:  # within the session, which sends it anew
+            self._repairs_left -= 1
+            self.emit(DialRepaired(dial=self, reason=reason, proven=False))
+            return
+        self._drop_stream()
+        self._fail(replace(reason, may_have_reached=True))
 
     def abandon(self, reason: EndReason) -> None:
         """Fail without another try: the client closes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from transports.soar.core.client.events import HandshakeEnded
 from transports.soar.core.client.flight import FIRST_TIMEOUT_S, Flight
 from transports.soar.core.client.questions import FRAGMENT
 from transports.soar.core.crypto.fragments import FRAGMENT_OVERHEAD, MOST_FRAGMENTS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from transports.soar.core.client.packets import Packets
     from transports.soar.core.client.path import Path
     from transports.soar.core.client.questions import Question
+    from transports.soar.core.client.reasons import EndReason
     from transports.soar.core.client.settings import ClientSettings
     from transports.soar.core.crypto.grants import Grant
     from transports.soar.core.crypto.retries import Retry
@@ -140,6 +142,24 @@ class Handshake:
                 forms = (path.forms.current, *forms) if count else (path.forms.current,)
             for form in forms:
                 self._send_pieces(path, form, now, is_long=wave.is_long)
+
+    def ended(
+        self,
+        session: int,
+        question: Question | None,
+        path: Path | None,
+        now: Instant,
+        error: EndReason | None,
+    ) -> HandshakeEnded:
+        """Return the event that tells of its end, by the answer to `question` on `path` if that was it."""
+        return HandshakeEnded(
+            session=session,
+            seconds=now.awake - self.began_at,
+            waves=self.flight.count,
+            form="" if question is None else question.form.name,
+            path=-1 if path is None else path.index,
+            error=error,
+        )
 
     def _make(self, now: Instant, *, wall: float, cookie: RetryCookie | None) -> None:
         capacity = self.zone.classes[1].capacity

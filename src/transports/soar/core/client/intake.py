@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from racer.errors import RemoteProtocolError
+from transports.soar.core.client.reasons import EndReason, Failure
 from transports.soar.core.crypto.notices import EndCode, Notice
 from transports.soar.core.streams.events import StreamOver
 from transports.soar.core.streams.frames import (
     Challenge,
     End,
     Lease,
+    ResetCode,
     Response,
     StreamData,
     Zones,
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ("Intake", "carry_octets", "read_frames")
 
+_RESTARTED: Final = EndReason(
+    failure=Failure.LOST, words="the server was started anew while the session was made"
+)
 _RESPOND_AGAIN_S: Final = 1.0
 _MOST_TOKENS: Final = 64
 
@@ -81,6 +86,20 @@ class Intake:
         stream = self.streams.pop(number, None)
         if stream is not None and stream.is_connected:
             self.connected -= 1
+
+    def take_back(self, since: float) -> None:
+        """Give up each stream of which anything was sent before `since`, unless it may be sent twice (SPEC 16.4).
+
+        An earlier process of the server may have executed that; the one that welcomes has not.
+        """
+        for number, sent in self._packets.first_sent.items():
+            if sent >= since:
+                continue
+            stream = self.streams.get(number)
+            if stream is not None:
+                stream.dial.executed_elsewhere(_RESTARTED)
+            else:  # its program has let go of it, and left octets behind
+                self._table.reset(number, ResetCode.CANCELLED)
 
     def take(self, frames: list[Frame], path: Path, now: Instant) -> Notice | str | None:
         """Do what `frames` say.

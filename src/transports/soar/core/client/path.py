@@ -11,7 +11,7 @@ from transports.soar.core.client.recovery import PARK_S, Recovery
 from transports.soar.core.client.rtt import RoundTrips
 from transports.soar.core.client.silence import Silence
 from transports.soar.core.client.sizes import Sizes
-from transports.soar.core.dns.forms import Form
+from transports.soar.core.dns.forms import QTYPES, Form
 from transports.soar.core.dns.messages import Rcode
 from transports.soar.core.dns.questions import build_question
 
@@ -196,7 +196,7 @@ class Path:
             flag=chance >> 20 & 30 | is_odd,
             fill=chance >> 25,
         )
-        message = build_question(id_, name, form.qtype, edns=forms.edns)
+        message = build_question(id_, name, QTYPES[form], edns=forms.edns)
         question = Question(
             id=id_,
             asked=message[12 : 16 + len(name)],

@@ -40,8 +40,7 @@ def is_proven(
         stream: its number in that session.
         first_sent: when an octet of it was first sent, elapsed clock; `None` if none was.
         received: when the notice came, elapsed clock.
-        executed_from: when the welcome came, elapsed clock, if it said that frames before it were not executed: an
-            earlier process may have executed those.
+        executed_from: what was first sent before, elapsed clock, an earlier process may have executed.
     """
     if first_sent is None:
         return True

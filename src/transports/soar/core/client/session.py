@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from racer.errors import RemoteProtocolError
-from transports.soar.core.client.events import HandshakeEnded, HandshakeStarted, SessionChanged
+from transports.soar.core.client.events import HandshakeStarted, SessionChanged
 from transports.soar.core.client.handshake import Handshake
 from transports.soar.core.client.intake import Intake, carry_octets, read_frames
 from transports.soar.core.client.lifetime import (
@@ -72,7 +72,7 @@ class Session:
         intake: what its frames are about: the handles of its streams, its lease.
         activity: sending time of the newest question that had an authentic answer, elapsed clock (SPEC 14.2).
         session_idle: after how many seconds without activity it is retired.
-        executed_from: when the welcome came, elapsed clock, if frames before it were not executed (SPEC 16.3).
+        executed_from: what was first sent before, elapsed clock, an earlier process may have executed (SPEC 16.3).
         is_blocked: whether something waits for a path to have room.
         is_final: whether it is over.
     """
@@ -237,7 +237,7 @@ class Session:
         except RemoteProtocolError as exc:
             if handshake is not None:
                 reason = EndReason(failure=Failure.UNUSABLE, words=str(exc))
-                self._handshake_ended(question, path, now, reason)
+                self._emit(handshake.ended(self.number, question, path, now, reason))
                 self._finish(SessionState.ENDED, reason, now)
             return False
         if result is None:
@@ -250,7 +250,7 @@ class Session:
             return True
         path.answered(question, octets=octets, held=0.0, is_productive=False, now=now.awake)
         if handshake is not None:
-            self._judge_terms(result, question, path, now)
+            self._judge_terms(handshake, result, question, path, now)
         return True
 
     def packet_answered(
@@ -345,12 +345,12 @@ class Session:
         if (due := self._silent_at()) is not None and now.awake >= due:
             words = f"{self._liveness.asked} questions without an authentic answer"
             reason = EndReason(failure=Failure.SILENT, words=words)
-            if self._handshake is not None:
+            if (handshake := self._handshake) is not None:
                 reason = EndReason(
                     failure=Failure.SILENT,
                     words=f"no proven answer to the handshake for {HANDSHAKE_S:.0f} s",
                 )
-                self._handshake_ended(None, None, now, reason)
+                self._emit(handshake.ended(self.number, None, None, now, reason))
             self._finish(SessionState.LOST, reason, now)
             return
         self._grow(now)
@@ -381,15 +381,22 @@ class Session:
 
     # --- within -----------------------------------------------------------------------------
 
-    def _judge_terms(self, terms: Terms, question: Question, path: Path, now: Instant) -> None:
-        if terms.status is not Status.WELCOME:
-            reason = of_status(terms.status)
-            self._handshake_ended(question, path, now, reason)
+    def _judge_terms(
+        self, handshake: Handshake, terms: Terms, question: Question, path: Path, now: Instant
+    ) -> None:
+        is_welcome = terms.status is Status.WELCOME
+        if terms.early_refused or not is_welcome:
+            self.executed_from = now.elapsed - terms.known_for
+        reason = None if is_welcome else of_status(terms.status)
+        self._emit(handshake.ended(self.number, question, path, now, reason))
+        if reason is None:
+            self._begin(handshake, terms, question, path, now)
+        else:
             self._finish(SessionState.ENDED, reason, now)
-            return
-        handshake = self._handshake
-        assert handshake is not None, "terms are judged once"
-        self._handshake_ended(question, path, now, None)
+
+    def _begin(
+        self, handshake: Handshake, terms: Terms, question: Question, path: Path, now: Instant
+    ) -> None:
         self._handshake = None
         self._status_key = terms.status_key
         self.activity = question.sent_elapsed
@@ -405,9 +412,9 @@ class Session:
         )
         self.packets.establish(terms.shards)
         if terms.early_refused:
-            self.executed_from = now.elapsed
             self.packets.take_back()
             self.table.lost(handshake.records)
+            self.intake.take_back(self.executed_from)
         else:
             self.table.acked(handshake.records)
         self._change(SessionState.LIVE if self.is_busy else SessionState.IDLE, "welcome")
@@ -429,22 +436,6 @@ class Session:
             if path.recovery.pending.get(question.id) is question:
                 self.packet_answered(path, question, payload, octets, now)
                 return
-
-    def _handshake_ended(
-        self, question: Question | None, path: Path | None, now: Instant, error: EndReason | None
-    ) -> None:
-        handshake = self._handshake
-        assert handshake is not None, "it ends once"
-        self._emit(
-            HandshakeEnded(
-                session=self.number,
-                seconds=now.awake - handshake.began_at,
-                waves=handshake.flight.count,
-                form="" if question is None else question.form.name,
-                path=-1 if path is None else path.index,
-                error=error,
-            )
-        )
 
     def _take_frames(self, frames: list[Frame], path: Path, now: Instant) -> None:
         match self.intake.take(frames, path, now):

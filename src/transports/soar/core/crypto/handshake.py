@@ -169,7 +169,7 @@ class FirstMessage:
         """Return what the answer to a fragment says; `None` if it proves nothing, or adds nothing.
 
         The first `Terms` count: they ready `seals` if their status is a welcome. The same answer to another fragment
-        gives the same object; another server's answer to the same message gives `None` (SPEC 16.5).
+        gives the same object; another server's answer to the same message gives `None` (SPEC 16.6).
 
         Raises:
             RemoteProtocolError: the server made it, and broke the rules; no session comes of this first message.

@@ -22,8 +22,10 @@ _SID_SIZE: Final = 4
 _GRANT_ID_SIZE: Final = 6
 _PROOF_SIZE: Final = 16
 
-_TERMS: Final = struct.Struct(">BBBIHIHHHB16s")
+_TERMS: Final = struct.Struct(">BBBIHHIHHHB16s")
 _EARLY_REFUSED: Final = 1
+_KNOWN_UNITS: Final = 256  # in a second
+_MOST_KNOWN: Final = 255.0  # seconds
 _WINDOW_UNIT: Final = 1024
 _STATUS_KEY_SIZE: Final = 16
 _MOST_SHARDS: Final = 32
@@ -118,6 +120,8 @@ class Terms:
         version: that of the session.
         early_refused: the frames of `msg1` and of early packets were not executed.
         time: the server's clock, Unix seconds modulo 2^32.
+        known_for: seconds back to which the server knows every first message that was executed, rounded down to a
+            256th, at most 255 (SPEC 7.11).
         idle_timeout: seconds, to a tenth (SPEC 14).
         lease: seconds that the grant is still good for; 0 for no end.
         max_streams: how many may be open at once.
@@ -132,6 +136,7 @@ class Terms:
     time: int
     version: int = MAX_VERSION
     early_refused: bool = False
+    known_for: float = 0.0
     idle_timeout: float = 0.0
     lease: int = 0
     max_streams: int = 0
@@ -160,6 +165,7 @@ class Terms:
                 self.version,
                 self.early_refused * _EARLY_REFUSED,
                 self.time & 0xFFFFFFFF,
+                int(min(self.known_for, _MOST_KNOWN) * _KNOWN_UNITS),
                 round(self.idle_timeout * 10),
                 self.lease,
                 self.max_streams,
@@ -185,13 +191,14 @@ class Terms:
             msg = f"the handshake's answer has {len(payload)} octets, where {_TERMS.size} or more must be"
             raise RemoteProtocolError(msg)
         fields = _TERMS.unpack_from(payload)
-        status, version, flags, time, idle_timeout, lease = fields[:6]
-        max_streams, stream_window, session_window, shards, status_key = fields[6:]
+        status, version, flags, time, known_for, idle_timeout, lease = fields[:7]
+        max_streams, stream_window, session_window, shards, status_key = fields[7:]
         terms = cls(
             status=Status(status),
             version=version,
             early_refused=bool(flags & _EARLY_REFUSED),
             time=time,
+            known_for=known_for / _KNOWN_UNITS,
             idle_timeout=idle_timeout / 10,
             lease=lease,
             max_streams=max_streams,

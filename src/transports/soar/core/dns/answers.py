@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from racer.errors import LocalProtocolError
@@ -86,6 +87,7 @@ _TXT_START: Final = NAME_OF_QUESTION + _record_start(QType.TXT)
 _SOA_START: Final = _record_start(QType.SOA)
 # Serial, refresh, retry, expire; then MINIMUM 0, so that no resolver keeps what this SOA stands in (SPEC 5.2).
 _SOA_NUMBERS: Final = struct.pack("!5I", 1, 3600, 600, 86_400, 0)
+_HEADER_OCTETS: Final = HEADER.size
 _HOSTMASTER: Final = b"\x0ahostmaster"
 _NOTICE_LENGTH: Final = bytes((NOTICE_CHARACTERS,))
 
@@ -156,8 +158,7 @@ def build_answer(copy: Copy, form: Form, payload: bytes, zone: Zone) -> bytes:
 
 def nodata(copy: Copy, zone: Zone) -> bytes:
     """Return what says that the name is there and has nothing of that type; `copy` asks for a name in `zone`."""
-    apex = _apex(copy, zone)
-    return _negative(copy, 0, zone, apex + _HOSTMASTER + apex)
+    return _without_records(copy, 0, _plain_soa(_apex_place(copy, zone)))
 
 
 def nxdomain(copy: Copy, zone: Zone, notice: bytes | None = None) -> bytes:
@@ -166,9 +167,9 @@ def nxdomain(copy: Copy, zone: Zone, notice: bytes | None = None) -> bytes:
     Raises:
         LocalProtocolError: a notice has `NOTICE_OCTETS`.
     """
-    apex = _apex(copy, zone)
     if notice is None:
-        return _negative(copy, _NXDOMAIN, zone, apex + _HOSTMASTER + apex)
+        return _without_records(copy, _NXDOMAIN, _plain_soa(_apex_place(copy, zone)))
+    apex = _apex(copy, zone)
     if len(notice) != NOTICE_OCTETS:
         msg = f"a notice of {len(notice)} octets; it has {NOTICE_OCTETS}"
         raise LocalProtocolError(msg)
@@ -203,10 +204,21 @@ def with_records(copy: Copy, records: Records) -> bytes:
 
 def _negative(copy: Copy, rcode: int, zone: Zone, names: bytes) -> bytes:
     """Return an answer without records but the zone's SOA; `names` are MNAME and RNAME in wire octets."""
+    return _without_records(copy, rcode, _soa(_apex(copy, zone), names))
+
+
+def _without_records(copy: Copy, rcode: int, soa: bytes) -> bytes:
     opt = _opt(copy)
     flags = _AUTHORITATIVE | copy.flags & _KEPT | rcode
     header = HEADER.pack(copy.id, flags, 1, 0, 1, 1 if opt else 0)
-    return b"".join((header, copy.question, _soa(_apex(copy, zone), names), opt))
+    return b"".join((header, copy.question, soa, opt))
+
+
+@cache
+def _plain_soa(place: int) -> bytes:
+    """Return the SOA record of a zone whose name stands at octet `place` of the message: one of some 250."""
+    apex = (POINTER | place).to_bytes(2, "big")
+    return _soa(apex, apex + _HOSTMASTER + apex)
 
 
 def _soa(owner: bytes, names: bytes) -> bytes:
@@ -216,8 +228,11 @@ def _soa(owner: bytes, names: bytes) -> bytes:
 
 def _apex(copy: Copy, zone: Zone) -> bytes:
     """Return a pointer to the zone's name within the question's."""
-    at = HEADER.size + len(copy.name) - len(zone.wire)
-    return (POINTER | at).to_bytes(2, "big")
+    return (POINTER | _apex_place(copy, zone)).to_bytes(2, "big")
+
+
+def _apex_place(copy: Copy, zone: Zone) -> int:
+    return _HEADER_OCTETS + len(copy.name) - len(zone.wire)
 
 
 def _opt(copy: Copy, rcode: int = 0) -> bytes:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from transports.soar.core.dns.questions import Copy
+    from transports.soar.core.dns.zone import Found
 
 __all__ = ("MAX_EXTRA_OCTETS", "TTL", "Address", "Authority")
 
@@ -84,16 +85,17 @@ class Authority:
             self._records[zone.wire, QType.SOA] = APEX_SOA
             self._records[zone.wire, QType.NS] = _name_server_records(zone, list(servers), own)
 
-    def answer(self, copy: Copy) -> bytes:
+    def answer(self, copy: Copy, located: tuple[int, Zone, Found] | None = None) -> bytes:
         """Return what `copy` is answered if no session has to do with it; total.
 
-        A whole name is NODATA here, as junk is (SPEC 6.3).
+        A whole name is NODATA here, as junk is (SPEC 6.3). `located` is what `zones` say of its name, if they were asked
+        already.
         """
         if copy.fault:
             return failure(copy, copy.fault)
         if (records := self._records.get((copy.name, copy.qtype))) is not None:
             return with_records(copy, records)
-        if (located := self.zones.read(copy.name)) is None:
+        if located is None and (located := self.zones.read(copy.name)) is None:
             return failure(copy, Rcode.REFUSED)
         _, zone, found = located
         match found:

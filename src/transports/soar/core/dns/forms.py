@@ -15,6 +15,7 @@ __all__ = (
     "MNAME_OCTETS",
     "NOTICE_CHARACTERS",
     "NOTICE_OCTETS",
+    "QTYPES",
     "Form",
 )
 
@@ -50,7 +51,8 @@ class Form(IntEnum):
     @property
     def qtype(self) -> QType:
         """The type asked for it."""
-        return _ASKED[self]
+        return QTYPES[self]
 
 
-_ASKED: Final = (QType.DS, QType.TXT, QType.A)
+QTYPES: Final = (QType.DS, QType.TXT, QType.A)
+"""The type asked for each form."""

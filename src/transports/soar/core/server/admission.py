@@ -9,7 +9,7 @@ from transports.soar.core.crypto.handshake import clock_error
 if TYPE_CHECKING:
     from transports.soar.core.instants import Instant
 
-__all__ = ("Calendar", "Rate", "Seen")
+__all__ = ("KNOWN_FOR", "Calendar", "Rate", "Seen")
 
 HANDSHAKES_BEFORE_COOKIES: Final = 500  # a second, SPEC 18.3
 HANDSHAKES_BEFORE_SILENCE: Final = 2_000  # a second, SPEC 18.3
@@ -17,6 +17,8 @@ TIME_WINDOW: Final = 90  # seconds that a client's clock may be off, SPEC 7.9
 SEEN_FOR: Final = 2 * TIME_WINDOW + 4
 """Seconds, at least, that a first message is remembered: it can be accepted from 90 s before its time until 90 s after,
 and 4 s more leave room for whole seconds and a clock that is a little slow."""
+KNOWN_FOR: Final = 2.0 * TIME_WINDOW
+"""Seconds back to which a server that is old enough knows every first message (SPEC 7.11)."""
 CLOCK_SLACK: Final = 1.0  # seconds; a clock set back further counts as a start
 
 

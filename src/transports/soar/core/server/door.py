@@ -13,6 +13,7 @@ from transports.soar.core.crypto.terms import Status, Terms
 from transports.soar.core.server.admission import (
     HANDSHAKES_BEFORE_COOKIES,
     HANDSHAKES_BEFORE_SILENCE,
+    KNOWN_FOR,
     Calendar,
     Rate,
     Seen,
@@ -48,8 +49,10 @@ class Host(Protocol):
     def status(self, first: First, question: Question, now: Instant) -> Status:
         """Return whether a first message may begin a session."""
 
-    def begin(self, first: First, question: Question, now: Instant, *, may_execute: bool) -> bytes:
-        """Begin a session, and return what its fragments are answered."""
+    def begin(
+        self, first: First, question: Question, now: Instant, *, may_execute: bool, known_for: float
+    ) -> bytes:
+        """Begin a session, and return what its fragments are answered; see `Terms` for `known_for`."""
 
     def greet(self, first: First, now: Instant) -> None:
         """Execute what a first message brought, if it has begun a session; its fragments are answered."""
@@ -85,6 +88,7 @@ class Door:
         self._free = Rate(HANDSHAKES_BEFORE_COOKIES)
         self._any = Rate(HANDSHAKES_BEFORE_SILENCE)
         self._cookies = Cookies(entropy, now=now.elapsed)
+        self._began = now.elapsed
         self._answers: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
         self.counts = dict.fromkeys(("welcome", "refused", "retry", "unheard", "junk"), 0)
 
@@ -156,33 +160,43 @@ class Door:
         """Return what a first message is answered, once for all."""
         sid = first.sid
         self._seen.add(sid, now)
-        code = self._retry_code(first, now)
+        may_execute = self._calendar.may_execute(first.claims.time)
+        known_for = min(now.elapsed - self._began, KNOWN_FOR)
+        earlier = None  # whether the message that this one takes the place of may have been executed before the start
+        if first.claims.cookie is not None:
+            earlier = self._read_cookie(*first.claims.cookie, now)
+            may_execute = may_execute and earlier is False
+            known_for = 0.0 if earlier is None else known_for
+        code = self._retry_code(first, now, is_cleared=earlier is not None)
         if code is not None:
             self.counts["retry"] += 1
-            cookie = self._cookies.cookie(sid, now.elapsed)
+            cookie = self._cookies.cookie(_bound(sid, may_execute=may_execute), now.elapsed)
             retry = Retry(code, cookie, int(now.wall))
             return self._keep(sid, build_retry(self._key.public.header_key, sid, retry), now)
         status = self._host.status(first, question, now)
         if status is not Status.WELCOME:
             self.counts["refused"] += 1
-            terms = Terms(status=status, time=int(now.wall))
+            terms = Terms(status=status, time=int(now.wall), known_for=known_for)
             return self._keep(sid, first.answer(terms, entropy=self._entropy), now)
         self.counts["welcome"] += 1
-        may_execute = self._calendar.may_execute(first.claims.time)
-        return self._host.begin(first, question, now, may_execute=may_execute)
+        return self._host.begin(first, question, now, may_execute=may_execute, known_for=known_for)
 
-    def _retry_code(self, first: First, now: Instant) -> RetryCode | None:
-        """Return why a first message has to be said again, or None."""
-        claims = first.claims
-        if not self._calendar.is_current(claims.time, now):
+    def _retry_code(self, first: First, now: Instant, *, is_cleared: bool) -> RetryCode | None:
+        """Return why a first message has to be said again, or None; `is_cleared`: it has a cookie of this server's."""
+        if not self._calendar.is_current(first.claims.time, now):
             return RetryCode.CLOCK
-        if self._free.take(now):
-            return None
-        if claims.cookie is not None:
-            cookie, sid = claims.cookie
-            if self._cookies.check(sid, cookie, now.elapsed):
-                return None
-        return RetryCode.BUSY
+        return None if self._free.take(now) or is_cleared else RetryCode.BUSY
+
+    def _read_cookie(self, cookie: bytes, sid: bytes, now: Instant) -> bool | None:
+        """Return whether an earlier process may have executed the first message `sid`, as its RETRY's cookie tells.
+
+        None if the cookie isn't good: then nobody here knows what became of that message, which a forged RETRY may have
+        answered.
+        """
+        for may_execute in (True, False):
+            if self._cookies.check(_bound(sid, may_execute=may_execute), cookie, now.elapsed):
+                return not may_execute
+        return None
 
     def _keep(self, sid: bytes, answer: bytes, now: Instant) -> bytes:
         answers = self._answers
@@ -192,3 +206,8 @@ class Door:
             answers.popitem(last=False)
         answers[sid] = (answer, now.awake + ANSWER_LIFE)
         return answer
+
+
+def _bound(sid: bytes, *, may_execute: bool) -> bytes:
+    """Return what the cookie of a RETRY is made of: what was asked, and whether no earlier process executed that."""
+    return sid + bytes((may_execute,))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Keeper",)
 
-UNCONFIRMED_LIFE: Final = 10.0  # seconds, SPEC 15.2
+UNCONFIRMED_LIFE: Final = 40.0  # seconds, SPEC 15.2
 REPEATS_LIFE: Final = 10.0  # seconds of silence after which answers are no longer kept for repeats
 SCARCE_SEALED: Final = 64 << 10  # octets that a session keeps for repeats while memory is short
 MAX_ZONES_OCTETS: Final = 180  # of a ZONES frame: it has to fit the smallest answer to a poll
@@ -113,7 +113,9 @@ class Keeper:
             return Status.CAPACITY
         return Status.WELCOME
 
-    def begin(self, first: First, question: Question, now: Instant, *, may_execute: bool) -> bytes:
+    def begin(
+        self, first: First, question: Question, now: Instant, *, may_execute: bool, known_for: float
+    ) -> bytes:
         """Begin a session, whose first frames wait for `greet`; return what its fragments are answered."""
         prefix = prefix_of(question.source.address)
         victim = self.table.victim(prefix)
@@ -126,6 +128,7 @@ class Keeper:
             status=Status.WELCOME,
             time=int(now.wall),
             early_refused=not may_execute,
+            known_for=known_for,
             idle_timeout=self._settings.idle_timeout,
             lease=0 if grant is None else grant.lease(now.wall),
             max_streams=self._settings.max_streams,
@@ -186,6 +189,11 @@ class Keeper:
     def confirm(self, session: Session) -> None:
         """Note that a session's first data packet has come."""
         self.table.confirm(session)
+
+    def deny(self, session: Session, question: Question, now: Instant) -> None:
+        """Answer a packet that another process welcomed, under the SID of `session`, as if that weren't there."""
+        notice = Notice(EndCode.UNKNOWN, self.known_for(now), None)
+        self.replies.notice(question, self._settings.key.status_key(session.sid), notice)
 
     def keep_repeats(self, session: Session, now: Instant) -> None:
         """See to it that a session which falls silent doesn't keep its last answers."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from transports.soar.core.dns.forms import QTYPES
+
 if TYPE_CHECKING:
     from transports.soar.core.dns.answers import Form
     from transports.soar.core.dns.questions import Copy
@@ -35,4 +37,4 @@ class Question(NamedTuple):
     @property
     def fits_form(self) -> bool:
         """Whether it asks for the form's type, so that an answer can carry octets. A resolver's probe doesn't."""
-        return self.copy.qtype == self.form.qtype
+        return self.copy.qtype == QTYPES[self.form]

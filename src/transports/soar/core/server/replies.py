@@ -19,6 +19,8 @@ __all__ = ("Replies", "room_for")
 MAX_ANSWER: Final = (
     4_096  # octets of the largest answer, whatever the copy says: beyond it UDP goes in fragments
 )
+_BY_EDNS: Final = SizeClass.EDNS  # an enumeration is slow to ask for its members
+_BY_1232: Final = SizeClass.OCTETS_1232
 _SMALL: Final = 512
 _MEDIUM: Final = 1_232
 
@@ -27,10 +29,10 @@ def room_for(question: Question, size_class: int) -> int:
     """Return how many octets an answer to `question` can carry, the packet being of that size class."""
     copy = question.copy
     announced = copy.edns_size
-    if size_class == SizeClass.EDNS:
+    if size_class == _BY_EDNS:
         limit = min(announced or MIN_EDNS_OCTETS, MAX_ANSWER)
     else:
-        limit = _MEDIUM if size_class == SizeClass.OCTETS_1232 else _SMALL
+        limit = _MEDIUM if size_class == _BY_1232 else _SMALL
         if limit > (announced or MIN_EDNS_OCTETS) and not question.source.tcp:
             limit = announced or MIN_EDNS_OCTETS
     return room(question.form, len(copy.question), limit, edns=announced is not None)

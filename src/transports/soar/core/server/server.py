@@ -31,6 +31,8 @@ __all__ = ("Server",)
 
 _SOMETIMES: Final = 15  # once in 16 packets is soon enough to count what a session holds
 _FORMS: Final = (Form.DS, Form.TXT, Form.SOA)
+_FRAGMENT: Final = Kind.FRAGMENT  # an enumeration is slow to ask for its members
+_new: Final = tuple.__new__  # what a named tuple's class does, without its own function in between
 
 
 class Server:
@@ -92,14 +94,15 @@ class Server:
             return
         located = None if copy.fault else self._settings.zones.read(copy.name)
         found = None if located is None else located[2]
-        header = read_header(self._header_key, found.packet) if isinstance(found, Whole) else None
-        if located is None or header is None or not isinstance(found, Whole):
+        header = read_header(self._header_key, found.packet) if type(found) is Whole else None
+        if located is None or header is None or type(found) is not Whole:
             self._questions["other"] += 1
-            self._replies.message(source, self._settings.authority.answer(copy))
+            self._replies.message(source, self._settings.authority.answer(copy, located))
             return
-        question = Question(copy, located[1], source, _FORMS[header.form], found.number, now.awake)
-        arrival = Arrival(header, found.packet, question)
-        if header.kind == Kind.FRAGMENT:
+        form = _FORMS[header.form]
+        question = _new(Question, (copy, located[1], source, form, found.number, now.awake))
+        arrival = _new(Arrival, (header, found.packet, question))
+        if header.kind == _FRAGMENT:
             self._questions["fragment"] += 1
             self._door.receive(arrival, now)
             return

@@ -10,7 +10,7 @@ from transports.soar.core.crypto.notices import EndCode
 from transports.soar.core.crypto.packets import ANSWER_OVERHEAD
 from transports.soar.core.server.parking import Park, Parking
 from transports.soar.core.server.receipts import Receipts
-from transports.soar.core.server.records import Records, RecordState
+from transports.soar.core.server.records import ANSWERED, DEAD, WAITING, Records
 from transports.soar.core.server.replies import room_for
 from transports.soar.core.streams.frames import (
     Challenge,
@@ -40,6 +40,7 @@ __all__ = ("Session", "SessionOwner")
 
 MAX_REPEATS: Final = 3  # of one answer at full size, SPEC 8.6
 _CHALLENGE_OCTETS: Final = 5
+_DATA: Final = Kind.DATA  # an enumeration is slow to ask for its members
 _NO_SAMPLE: Final = (float("inf"), 0.0)
 _RECORD_OCTETS: Final = 200  # that one packet number takes
 
@@ -63,6 +64,9 @@ class SessionOwner(Protocol):
 
     def wake(self, sid: bytes) -> None:
         """Note that what the session holds, or has to say, may have changed."""
+
+    def deny(self, session: Session, question: Question, now: Instant) -> None:
+        """Answer with a notice that there's no such session."""
 
     def keep_repeats(self, session: Session, now: Instant) -> None:
         """Note that the session keeps an answer for repeats from now on, and none before."""
@@ -174,7 +178,11 @@ class Session:
             header, packet, number, self.zone_indices[question.zone.wire]
         )
         if opened is None or not records.admits(number):
-            if is_waiting:
+            if opened is None and header.kind == _DATA and not self.is_confirmed:
+                # An earlier process may have welcomed this client, with other keys, and this one a copy of the same
+                # first message. The notice is bound to the question, so only who really asked it believes it.
+                self._owner.deny(self, question, now)
+            elif is_waiting:
                 self._owner.replies.empty(question)
             return
         info, payload = opened
@@ -182,7 +190,7 @@ class Session:
         if record is None:
             record = records.add(number, question.came)
             self.asked = now.elapsed
-            is_early = header.kind != Kind.DATA
+            is_early = header.kind != _DATA
             if not (is_early or self.is_confirmed):
                 self.is_confirmed = True
                 self._owner.confirm(self)
@@ -273,9 +281,9 @@ class Session:
     ) -> None:
         """Answer a copy, or park it."""
         state = record.state
-        if not question.fits_form or state is RecordState.DEAD:
+        if not question.fits_form or state is DEAD:
             self._owner.replies.empty(question)
-        elif state is RecordState.ANSWERED:
+        elif state is ANSWERED:
             self._repeat(record, question, info)
         elif (park := self.parking.parks.get(number)) is not None:
             if self.parking.repeat(park, question, now):
@@ -340,7 +348,7 @@ class Session:
             out += encode_frame(Challenge(receipt.token))
             left = min(room, receipt.allowance - ANSWER_OVERHEAD) - _CHALLENGE_OCTETS
         sent = [] if record.is_lost or left <= 0 else table.fill(out, left)
-        backlog = -(-table.queued_octets() // room)
+        backlog = -(-queued // room) if (queued := table.queued_octets()) else 0
         sealed = self._seals.seal_answer(number, backlog, now.awake - record.since, bytes(out))
         if not self.records.sealed_octets:
             self._owner.keep_repeats(self, now)
@@ -359,7 +367,7 @@ class Session:
         self, number: int, record: Record, question: Question, code: EndCode, now: Instant
     ) -> None:
         """Answer with the end of the session, if that copy can carry anything."""
-        if not question.fits_form or record.state is not RecordState.WAITING:
+        if not question.fits_form or record.state is not WAITING:
             self._owner.replies.empty(question)
             return
         frame = encode_frame(End(code, self.streams.table.last_stream))
