@@ -61,6 +61,7 @@ class HttpServer:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._outgoing = b""
         self._refusals = 0
+        self._is_head = False
         self._line = b""
         self._is_http: bool | None = None
 
@@ -95,6 +96,7 @@ class HttpServer:
             if not isinstance(event, h11.Request):
                 return None  # NEED_DATA, or the end of its side between two requests
             head = _head_of(event)
+            self._is_head = head.method == "HEAD"
             if event.http_version not in {b"1.0", b"1.1"}:
                 return self._refuse(Unservable(505, "This proxy speaks HTTP/1.1."), head)
             if not head.has_body:
@@ -220,7 +222,8 @@ class HttpServer:
         if close or not self._is_reusable:
             headers.append(("Connection", "close"))
         self._send(h11.Response(status_code=status, headers=headers, reason=_phrase(status)))
-        self._send(h11.Data(data=body))
+        if not self._is_head:
+            self._send(h11.Data(data=body))
         self._send(h11.EndOfMessage())
 
     def _send(self, event: h11.Event) -> None:
