@@ -13,6 +13,7 @@ from racer import abc, errors
 from racer._connection import Connection, ConnectionAttribute
 from racer._default import aclose, dial, set_default_dialer
 from racer._dialer import Dialer
+from racer._explain import Explanation, explain
 from racer._memory import Memory
 from racer._race import Race
 from racer._report import Attempt, Outcome, RaceReport
@@ -33,6 +34,7 @@ __all__ = (
     "DialerStatus",
     "Entrant",
     "EntrantStatus",
+    "Explanation",
     "Memory",
     "Outcome",
     "Race",
@@ -43,6 +45,7 @@ __all__ = (
     "config",
     "dial",
     "errors",
+    "explain",
     "http",
     "http2",
     "scheduling",

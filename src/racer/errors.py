@@ -38,6 +38,7 @@ from racer._reasons import ErrorType, Severity, Stage, foreign, severity_of, vag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from racer._explain import Explanation
     from racer._report import RaceReport
 
 __all__ = (
@@ -155,6 +156,12 @@ class DialError(RacerError, OSError):
         if self.group is None:
             return None
         return next((exc for exc in _walk(self.group) if isinstance(exc, kind)), None)
+
+    def explain(self) -> Explanation:
+        """Return in plain words what happened to each attempt, what is most likely wrong, and what to try."""
+        from racer._explain import explain  # noqa: PLC0415 - it stands upon the errors
+
+        return explain(self.report)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let the error cross a process border: everything but its notes follows from the report."""
