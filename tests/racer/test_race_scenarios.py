@@ -21,7 +21,7 @@ from racer.testing import ScriptedTransport, fails, hangs, wins
 from tests.racer.scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 pytestmark = pytest.mark.virtual_time
 
@@ -170,17 +170,31 @@ async def run(case: Case) -> None:
             await connection.aclose()
 
 
-@pytest.mark.parametrize("first", SCRIPTS)
-async def test_every_race_of_three(first: str) -> None:
-    number = 0
-    for case in cases(first):
+def everything(first: str) -> list[Case]:
+    found = list(cases(first))
+    assert len(found) == 16 * (27 + 5)  # pairs of others; delays within one tier, tierings
+    return found
+
+
+async def run_each(these: Sequence[Case]) -> None:
+    for case in these:
         try:
             await run(case)
         except BaseException as exc:
             exc.add_note(f"in {case}, of which the oracle says: {oracle(case)}")
             raise
-        number += 1
-    assert number == 16 * (27 + 5)  # pairs of others; delays within one tier, tierings
+
+
+@pytest.mark.parametrize("first", SCRIPTS)
+async def test_races_of_three(first: str, anyio_backend_name: str) -> None:
+    """Half of all on each loop, the other half on the other."""
+    await run_each(everything(first)[anyio_backend_name == "trio" :: 2])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", SCRIPTS)
+async def test_every_race_of_three(first: str) -> None:
+    await run_each(everything(first))
 
 
 def test_the_oracle_knows_stories_told_by_hand() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
+import signal
 import socket
 import subprocess
 from contextlib import contextmanager, suppress
@@ -103,7 +105,9 @@ def free_port() -> int:
 @contextmanager
 def running(command: list[str], port: int) -> Iterator[Target]:
     """Run a server until the block ends; yields when it listens."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
     try:
         for _ in range(READY_WITHIN):
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -116,10 +120,9 @@ def running(command: list[str], port: int) -> Iterator[Target]:
             pytest.fail(f"{command[0]} does not listen")
         yield Target("127.0.0.1", port, tls=False)
     finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        process.kill()
+        # All of it, children too; asked in good order some wait seconds for connections that nobody has left open.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
