@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
 import anyio
 import httpx
 
+from racer._target import Target
 from racer.cli._exits import CommandError, Exit
 from racer.cli._ranges import (
     Append,
@@ -108,13 +110,28 @@ def parse_url(text: str) -> httpx.URL:
         CommandError: says what is wrong with it.
     """
     try:
-        url = httpx.URL(text)
-    except (httpx.InvalidURL, UnicodeError) as exc:
+        return _checked(httpx.URL(text))
+    except (httpx.InvalidURL, UnicodeError, ConfigError) as exc:
         raise CommandError(f"{text!r:.80} is no URL: {exc}", Exit.WRONG_USE) from exc
-    if url.scheme not in {"http", "https"} or not url.host:
+    except _NotHTTP:
         hint = f"; did you mean https://{text:.60}?" if "://" not in text and text else ""
         msg = f"{text!r:.80} is no URL that begins with https:// or http://{hint}"
-        raise CommandError(msg, Exit.WRONG_USE)
+        raise CommandError(msg, Exit.WRONG_USE) from None
+
+
+class _NotHTTP(Exception):
+    """A URL of something else."""
+
+
+def _checked(url: httpx.URL) -> httpx.URL:
+    """Return a URL without its fragment, if there can be such a server.
+
+    Raises:
+        _NotHTTP, InvalidTarget: there cannot.
+    """
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise _NotHTTP
+    Target(url.raw_host.decode("ascii"), url.port or 443)
     return url.copy_with(fragment=None)
 
 
@@ -252,16 +269,19 @@ class Download:
         await sink.learn(part.total)
         self._note_via(response)
         skip, left = part.skip, part.length
+        # The library's own iterators leave each other to the garbage collector when one stops half-way.
+        body: Any = response.stream
         try:
-            async for chunk in response.aiter_raw():
-                self._received += len(chunk)
-                if left is not None and (left := left - len(chunk)) < 0:
-                    raise CommandError("the server sends more than it said", Exit.REFUSED)
-                data, skip = chunk[skip:], max(skip - len(chunk), 0)
-                if data:
-                    self._check_size(sink.have.offset + len(data), part.total)
-                    await sink.write(data)
-                    self._view.advance(sink.have.offset)
+            async with aclosing(aiter(body)) as chunks:
+                async for chunk in chunks:
+                    self._received += len(chunk)
+                    if left is not None and (left := left - len(chunk)) < 0:
+                        raise CommandError("the server sends more than it said", Exit.REFUSED)
+                    data, skip = chunk[skip:], max(skip - len(chunk), 0)
+                    if data:
+                        self._check_size(sink.have.offset + len(data), part.total)
+                        await sink.write(data)
+                        self._view.advance(sink.have.offset)
         except httpx.TransportError as exc:
             raise _Broken(str(exc)) from (exc.__cause__ or exc)
         if skip or left:
@@ -319,15 +339,14 @@ def _next_hop(url: httpx.URL, location: str) -> httpx.URL:
         CommandError: nowhere, or where it must not.
     """
     try:
-        there = url.join(location)
-    except (httpx.InvalidURL, UnicodeError):
-        there = httpx.URL()
-    if not location or there.scheme not in {"http", "https"} or not there.host:
-        raise CommandError(f"{_host(url)}: it redirects to {location!r:.80}", Exit.REFUSED)
+        there = _checked(url.join(location) if location else httpx.URL())
+    except (httpx.InvalidURL, UnicodeError, ConfigError, _NotHTTP):
+        msg = f"{_host(url)}: it redirects to {location!r:.80}"
+        raise CommandError(msg, Exit.REFUSED) from None
     if url.scheme == "https" and there.scheme == "http":
         msg = f"it redirects from https to {location!r:.80}, which anybody could read and change"
         raise CommandError(f"{_host(url)}: {msg}", Exit.REFUSED)
-    return there.copy_with(userinfo=b"", fragment=None)
+    return there.copy_with(userinfo=b"")
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -232,6 +232,7 @@ def _is_device(file: Path) -> bool:
 
 def _told(done: Downloaded, url: httpx.URL, file: Path | None) -> dict[str, Any]:
     """Return what `--json` prints."""
+    races = {id(via.report): via.report for via in done.vias}.values()
     return {
         "url": str(url.copy_with(userinfo=b"")),
         "file": str(file),
@@ -242,7 +243,7 @@ def _told(done: Downloaded, url: httpx.URL, file: Path | None) -> dict[str, Any]
         "tries": done.tries,
         "duration": done.duration,
         "transports": [via.transport_name for via in done.vias],
-        "races": [json.loads(via.report.to_json()) for via in done.vias if not via.reused],
+        "races": [json.loads(report.to_json()) for report in races],
     }
 
 
