@@ -8,7 +8,6 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 import anyio
 import click
@@ -210,10 +209,10 @@ def _file(output: Path, url: httpx.URL) -> Path:
     """Return where to write: in a directory, the URL's last name, never one of the server's choice."""
     if not output.is_dir():
         return output
-    name = unquote(url.path.rpartition("/")[2], errors="replace")
+    name = url.path.rpartition("/")[2]
     if name in {"", ".", ".."}:
         name = "index.html"
-    if not name.isprintable() or "/" in name or "\\" in name:
+    if not name.isprintable() or "\\" in name:
         msg = (
             f"the URL's last name, {name!r:.60}, is no good name for a file; name one with --output"
         )
