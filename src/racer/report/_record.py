@@ -135,7 +135,8 @@ def _check(report: RaceReport) -> None:
         if began is None and attempt.outcome not in {Outcome.NOT_STARTED, Outcome.INELIGIBLE}:
             msg = f"{name!r} is {attempt.outcome.value}, and never began"
             raise InvalidReport(msg)
-        if min(began or 0.0, attempt.start_delay) < 0 or (ended or 0.0) < (began or 0.0):
+        backwards = began is not None and ended is not None and ended < began
+        if backwards or min(began or 0.0, attempt.start_delay) < 0:
             msg = f"the times of {name!r} run backwards"
             raise InvalidReport(msg)
     if report.winner is not None and report.winner not in seen:
