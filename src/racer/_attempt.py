@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import anyio
 from anyio.abc import ByteStream
@@ -18,6 +18,7 @@ from racer._cleanup import close_within
 from racer._host import find_exit
 from racer._logs import log_error
 from racer._report import Outcome
+from racer._verdict import remembered
 from racer.abc import TLS, AttributeValue, Origin, Progress, RequestTransport, Transport
 from racer.errors import (
     AttemptTimeout,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from racer._cleanup import Closable
     from racer._host import LoopHost
+    from racer._report import Attempt
     from racer._roster import Lease, Place
     from racer._spans import AttemptTrace
     from racer._target import Target
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 __all__ = ("Run", "is_crash", "log_crash")
 
 logger = logging.getLogger("racer.race")
+
+# A tuple: an enum's hash is a call, its identity is not.
+_TOLD: Final = (Outcome.CONNECTED, Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
 
 
 class Run:
@@ -99,7 +104,7 @@ class Run:
         self._closing: anyio.CancelScope | None = None
         self._is_leftover = False
         self._held: Closable | None = None
-        place.active += 1
+        place.tenure.active += 1
         lease.lodger.active += 1
 
     @property
@@ -127,6 +132,23 @@ class Run:
             self._leave()
             self._scope.cancel()
         self._settle = None
+
+    def tell_guest(self, attempt: Attempt, *, redacted: bool) -> None:
+        """Let the guest learn how it ended; its error here is logged and changes nothing."""
+        self.place.tenure.last = remembered(attempt)
+        if attempt.outcome not in _TOLD:
+            return
+        try:
+            self.lease.lodger.guest.observe(attempt)
+        except Exception as exc:  # noqa: BLE001 - a guest's slip changes no verdict
+            log_error(
+                logger,
+                logging.ERROR,
+                "transport %r failed to observe an attempt",
+                self.place.name,
+                error=exc,
+                redacted=redacted,
+            )
 
     def force(self) -> None:
         """Close by force what this attempt still holds."""
@@ -277,7 +299,7 @@ class Run:
             self._release()
 
     def _release(self) -> None:
-        self.place.active -= 1
+        self.place.tenure.active -= 1
         self.lease.lodger.active -= 1
         if not self.has_arrived:
             self.lease.release()

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from racer._roster import Place
+    from racer._roster import Place, Recipe
     from racer._spans import Redact
     from racer.abc import Guest
+    from racer.config import Configuration
 
     Kind = Literal["stream", "request", "any"]
 
@@ -60,7 +61,8 @@ class Dialer:
     dials may run at once.
 
     Args:
-        entrants: who races, first listed preferred; a bare transport stands for `Entrant(transport)`.
+        entrants: who races, first listed preferred; a bare transport stands for `Entrant(transport)`, an entry of a
+            `racer.config.Configuration` for what it makes.
         timeout: seconds for a whole race. `None` means 80, stretched to the longest eligible `attempt_timeout`; a number
             is never stretched (R4).
         tracer_provider: where spans go; `None` for the global provider.
@@ -76,7 +78,7 @@ class Dialer:
 
     def __init__(
         self,
-        entrants: Iterable[Entrant | Guest],
+        entrants: Iterable[Entrant | Guest | Recipe],
         *,
         timeout: float | None = None,
         tracer_provider: TracerProvider | None = None,
@@ -270,6 +272,31 @@ class Dialer:
         self._host.check()
         self._roster.replace(name, transport)
 
+    def reconfigure(self, configuration: Configuration) -> None:
+        """Let those take part whom `configuration` lists, as it lists them; no connection is dropped.
+
+        What becomes of an entrant goes by its name. Where transport and options are equal to what made its guest, the
+        guest stays, with its sessions and whatever credential it was given since. Where they differ it is replaced, as
+        `replace` does. Who is new joins the next race. Who is no longer listed starts no attempt any more, not in races
+        under way either, where it becomes `ineligible`; its attempts and connections go on, and its guest is closed after
+        the last of them. Races under way keep their delays, tiers and time limit.
+
+        Either all of this happens or, with an error, none of it. Guests are made here unless `racer.config.read` has just
+        made them; some read files for that, which takes its time on the event loop (`racer.config.reload` reads elsewhere).
+
+        Memory, providers and hooks stay as they are.
+
+        Raises:
+            ConfigError: a transport cannot be made, or `redact` differs: guests go by what it was when they were made.
+            WrongLoop, DialerClosed: as in `dial`.
+        """
+        self._host.check()
+        if not callable(self._telemetry.redact) and self._telemetry.redact != configuration.redact:
+            msg = "redact cannot change while a dialer lives; close it, and make another"
+            raise ConfigError(msg)
+        self._roster.rearrange(configuration.entrants)
+        self._timeout = configuration.timeout
+
     def update_credential(self, name: str, credential: object) -> None:
         """Give the entrant `name` a new credential: no attempt that begins after this call uses the old one.
 
@@ -279,6 +306,7 @@ class Dialer:
         """
         self._host.check()
         self._roster[name].lodger.guest.update_credential(credential)
+        self._roster.generation += 1
 
     def status(self) -> DialerStatus:
         """Return what is going on, as frozen data; no IO.
@@ -295,6 +323,8 @@ class Dialer:
             races=self._host.races,
             cleanups=len(self._host.cleanups),
             closed=self._host.is_ended,
+            generation=self._roster.generation,
+            leaving=self._roster.leaving,
         )
 
     @property
@@ -383,7 +413,7 @@ class Dialer:
         every = [place.name for place in self._roster]
         wanted = every if only is None else _names(only, "only")
         unwanted = _names(exclude, "exclude")
-        for name in [*wanted, *unwanted]:
+        for name in [*wanted, *(name for name in unwanted if not self._roster.has_had(name))]:
             self._roster[name]
         chosen = frozenset(wanted) - frozenset(unwanted)
         if not chosen and not isinstance(

@@ -40,7 +40,8 @@ def endless(place: Place, target: Target) -> TransportCrashed | None:
     same = [
         run
         for run in above
-        if run.place is place and (run.target.host, run.target.port) == (target.host, target.port)
+        if run.place.tenure is place.tenure
+        and (run.target.host, run.target.port) == (target.host, target.port)
     ]
     if len(same) >= _MAX_SAME:
         msg = "it dials its own target through its own dialer; leave it out with exclude=, or dial by another one"

@@ -16,11 +16,10 @@ import anyio
 
 from racer._attempt import Run, is_crash, log_crash
 from racer._connection import Connection, ReportBox, RoutedConnection
-from racer._logs import log_error
 from racer._nesting import endless, enter
 from racer._report import Outcome, RaceReport
 from racer._schedule import Lane, Schedule
-from racer._verdict import attempt_of, drop_tracebacks, fate_of, idle, remembered
+from racer._verdict import attempt_of, drop_tracebacks, fate_of, idle
 from racer.abc import RequestTransport
 from racer.errors import (
     AllAttemptsFailed,
@@ -53,8 +52,7 @@ Finisher = Connection | RoutedConnection
 
 logger = logging.getLogger("racer.race")
 
-# Tuples: an enum's hash is a call, its identity is not.
-_TOLD: Final = (Outcome.CONNECTED, Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
+_LEFT: Final = "it was taken out of the configuration after this race had been made"
 
 
 class Race:
@@ -99,6 +97,8 @@ class Race:
         self._first: tuple[str, ...] = ()
         self._places = [place for place, reason in places if reason is None]
         self._asked = {place.name: place.lodger for place in self._places}
+        self._generation = roster.generation
+        self._gone: set[int] = set()
         self._ineligible = [(place, reason) for place, reason in places if reason is not None]
         self._runs: dict[int, Run] = {}
         self._news: list[Run] = []
@@ -222,7 +222,7 @@ class Race:
         now = anyio.current_time()
         self._begun = True
         self._started = now
-        self._trace = self._telemetry.begin(self._target, now)
+        self._trace = self._telemetry.begin(self._target, now, generation=self._generation)
         self._box = ReportBox(self._so_far)
         if not self._places:
             self._finish(Outcome.INELIGIBLE)
@@ -274,6 +274,11 @@ class Race:
 
     def _start(self, index: int, now: float) -> None:
         place = self._places[index]
+        if place.tenure.has_left:
+            self._gone.add(index)
+            self._ineligible.append((place, _LEFT))
+            self._schedule.failed(index)
+            return
         delay = self._delay_of(place)
         trace = self._trace.attempt(place.name, index=len(self._runs), start_delay=delay, now=now)
         obstacle = place.busy() or self._misfit(index) or endless(place, self._target)
@@ -453,30 +458,19 @@ class Race:
             self._host.close_soon(resource, run.place.name, run.context, run.lease.release)
 
     def _tell(self, report: RaceReport, now: float) -> None:
-        """End the spans and let the guests learn; a guest's error here is logged and changes nothing."""
+        """End the spans and let the guests learn."""
         # A report begins with the attempts that began, in the order of their start.
         for run, attempt in zip(self._runs.values(), report.attempts, strict=False):
             run.trace.end(attempt, began=self._started)
-            run.place.last = remembered(attempt)
-            if attempt.outcome in _TOLD:
-                try:
-                    run.lease.lodger.guest.observe(attempt)
-                except Exception as exc:  # noqa: BLE001 - a guest's slip changes no verdict
-                    log_error(
-                        logger,
-                        logging.ERROR,
-                        "transport %r failed to observe an attempt",
-                        run.place.name,
-                        error=exc,
-                        redacted=self._telemetry.is_redacting,
-                    )
+            run.tell_guest(attempt, redacted=self._telemetry.is_redacting)
         self._trace.end(report, now, aborted=self._abort_reason)
 
     def _snapshot(self, outcome: Outcome, now: float) -> RaceReport:
         """Return the race as data, as it is now."""
         attempts = [attempt_of(run, self._started) for run in self._runs.values()]
         if len(attempts) < len(self._places):
-            waiting = [place for n, place in enumerate(self._places) if n not in self._runs]
+            begun = self._gone.union(self._runs)
+            waiting = [place for n, place in enumerate(self._places) if n not in begun]
             waiting.sort(key=lambda one: (one.tier, self._delay_of(one)))
             attempts += [idle(one, Outcome.NOT_STARTED, self._delay_of(one)) for one in waiting]
         attempts += [idle(one, Outcome.INELIGIBLE, reason=why) for one, why in self._ineligible]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextvars
 import logging
 from collections.abc import Iterable
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from racer._host import LoopHost
     from racer._report import Attempt
 
-__all__ = ("Entrant", "Lease", "Lodger", "Place", "Roster", "is_name")
+__all__ = ("Entrant", "Lease", "Lodger", "Place", "Recipe", "Roster", "is_name")
 
+_MAX_FORMER: Final = 1000  # names of entrants that are gone
 _CLOSE_LIMIT: Final = 1.0  # seconds a replaced guest may take to close
 
 logger = logging.getLogger("racer.dialer")
@@ -78,6 +80,30 @@ class Entrant:
         check_tier(self.tier)
 
 
+class Recipe(abc.ABC):
+    """How an entrant is made. A dialer that knows it can tell whether another would make the same.
+
+    Attributes:
+        name: the entrant's.
+        start_delay: as the entrant's; `None` for the transport's own.
+        tier: likewise.
+    """
+
+    __slots__ = ()
+
+    name: str
+    start_delay: float | None
+    tier: int | None
+
+    @abc.abstractmethod
+    def make(self) -> Entrant:
+        """Return an entrant with a new guest; raises `ConfigError` if that cannot be."""
+
+    @abc.abstractmethod
+    def has_guest_like(self, other: Recipe) -> bool:
+        """Return whether the guest would be the same."""
+
+
 def is_name(name: object) -> bool:
     """Return whether a name can stand in a log, on a terminal and in telemetry, which takes no lone surrogates."""
     return type(name) is str and 1 <= len(name) <= 100 and name.isprintable() and not name.isspace()
@@ -103,9 +129,10 @@ def _check_transport(transport: object) -> None:
 class Lodger:
     """One guest as long as anybody needs it: started once, closed after its last use when it was replaced."""
 
-    def __init__(self, guest: Guest, roster: Roster) -> None:
+    def __init__(self, guest: Guest, roster: Roster, recipe: Recipe | None = None) -> None:
         """Begin unused."""
         self.guest = guest
+        self.recipe = recipe
         self.uses = 0
         self.active = 0
         self._roster = roster
@@ -177,23 +204,49 @@ def _not_started(error: Exception, name: str) -> TransportError:
     )
 
 
-class Place:
-    """An entrant's place, which stays when the transport in it is replaced."""
+class Tenure:
+    """What an entrant keeps as long as it takes part, whatever becomes of its transport, delay or rank.
 
-    def __init__(self, entrant: Entrant, index: int, roster: Roster) -> None:
-        """Begin with the entrant's own transport."""
+    Attributes:
+        lodger: its guest now.
+        active: attempts under way, those that only clean up included.
+        last: its last attempt that began.
+        has_left: whether it takes no part any more.
+    """
+
+    __slots__ = ("active", "has_left", "last", "lodger")
+
+    def __init__(self, lodger: Lodger) -> None:
+        """Begin with no attempts."""
+        self.lodger = lodger
+        self.active = 0
+        self.last: Attempt | None = None
+        self.has_left = False
+
+
+class Place:
+    """An entrant's place in races: its rank, delay and tier. Races under way keep theirs when a dialer is reconfigured."""
+
+    __slots__ = ("index", "name", "start_delay", "tenure", "tier")
+
+    def __init__(self, entrant: Entrant, index: int, tenure: Tenure) -> None:
+        """Take rank, delay and tier from `entrant`; the guest is the tenure's."""
         self.name = entrant.name
         self.index = index
         self.start_delay = entrant.start_delay
         self.tier = entrant.tier
-        self.lodger = Lodger(entrant.transport, roster)
-        self.active = 0
-        self.last: Attempt | None = None
+        self.tenure = tenure
+
+    @property
+    def lodger(self) -> Lodger:
+        """The guest that is here now."""
+        return self.tenure.lodger
 
     def busy(self) -> TransportBusy | None:
         """Return the error of one attempt too many, when the guest's traits allow no more now."""
-        limit = self.lodger.guest.traits.max_concurrent
-        under_way = self.lodger.active  # its own, and not those that one it replaced has not ended
+        lodger = self.tenure.lodger
+        limit = lodger.guest.traits.max_concurrent
+        under_way = lodger.active  # its own, and not those that one it replaced has not ended
         if limit is None or under_way < limit:
             return None
         msg = f"{under_way} attempts are under way, and its limit is {limit}"
@@ -218,6 +271,12 @@ class Lease:
             self.lodger.leave()
 
 
+def _entered(one: Entrant | Guest | Recipe) -> tuple[Entrant, Recipe | None]:
+    if isinstance(one, Recipe):
+        return one.make(), one
+    return (one if isinstance(one, Entrant) else Entrant(one)), None
+
+
 async def _close(lodger: Lodger) -> None:
     with anyio.move_on_after(_CLOSE_LIMIT, shield=True) as scope:
         await lodger.guest.aclose()
@@ -234,29 +293,38 @@ class Roster:
         ConfigError: no entrant, a name twice, or the same transport twice.
     """
 
-    def __init__(self, entrants: Iterable[Entrant | Guest]) -> None:
+    def __init__(self, entrants: Iterable[Entrant | Guest | Recipe]) -> None:
         """Check the list; nothing starts."""
         if isinstance(entrants, str | bytes | Guest) or not isinstance(entrants, Iterable):
             msg = f"a dialer takes a list of transports and Entrants, not {type(entrants).__name__}"
             raise ConfigError(msg)
-        listed = [one if isinstance(one, Entrant) else Entrant(one) for one in entrants]
+        self.host: LoopHost | None = None
+        """Set by the dialer: where a guest that nobody needs any more is closed."""
+        self.generation = 1
+        """Grows with every change of who takes part, by what transport, or with which credential."""
+        self._places: dict[str, Place] = {}
+        self._retired: set[Lodger] = set()
+        self._former: tuple[str, ...] = ()
+        self._places = self._arranged([_entered(one) for one in entrants])
+
+    def _arranged(self, listed: list[tuple[Entrant, Recipe | None]]) -> dict[str, Place]:
+        """Return the places of those who are to take part. Nothing changes yet."""
         if not listed:
             msg = "a dialer needs at least one entrant"
             raise ConfigError(msg)
-        self._places = {
-            entrant.name: Place(entrant, index, self) for index, entrant in enumerate(listed)
-        }
-        if len(self._places) != len(listed):
-            names = [entrant.name for entrant in listed]
-            twice = sorted({name for name in names if names.count(name) > 1})
+        names = [entrant.name for entrant, _ in listed]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
             msg = f"entrants share a name: {', '.join(map(repr, twice))}; give each its own with Entrant(..., name=...)"
             raise ConfigError(msg)
-        if len({id(entrant.transport) for entrant in listed}) != len(listed):
+        if len({id(entrant.transport) for entrant, _ in listed}) != len(listed):
             msg = "one transport is listed twice; each entrant needs an instance of its own"
             raise ConfigError(msg)
-        self._retired: set[Lodger] = set()
-        self.host: LoopHost | None = None
-        """Set by the dialer: where a guest that nobody needs any more is closed."""
+        places = {}
+        for index, (entrant, recipe) in enumerate(listed):
+            old = self._places.get(entrant.name)
+            tenure = old.tenure if old else Tenure(Lodger(entrant.transport, self, recipe))
+            places[entrant.name] = Place(entrant, index, tenure)
+        return places
 
     def __iter__(self) -> Iterator[Place]:
         """Yield each place, first listed first."""
@@ -274,6 +342,10 @@ class Roster:
             msg = f"no entrant is called {name!r}; there are {', '.join(map(repr, self._places))}"
             raise ConfigError(msg) from None
 
+    def has_had(self, name: str) -> bool:
+        """Return whether an entrant of that name took part until lately: a request under way may still rule it out."""
+        return name in self._former
+
     def lease(self, place: Place) -> Lease:
         """Return a use of the guest that is in `place` now."""
         return Lease(place.lodger)
@@ -286,14 +358,67 @@ class Roster:
         """
         place = self[name]
         _check_transport(transport)
-        if any(transport is one.lodger.guest for one in self) or any(
-            transport is old.guest for old in self._retired
-        ):
+        if self._knows(transport):
             msg = "this transport is in the race already; replace takes a new instance"
             raise ConfigError(msg)
-        old, place.lodger = place.lodger, Lodger(transport, self)
-        self._retired.add(old)
-        self.close_if_unused(old)
+        self.generation += 1
+        self._exchange(place.tenure, Lodger(transport, self))
+
+    def rearrange(self, recipes: Iterable[Recipe]) -> None:
+        """Let those take part whom `recipes` make, and nobody else; all of it or, if one cannot be made, nothing.
+
+        Who would be made the same again, name and guest, stays. A guest whose entrant is gone or made otherwise is closed
+        after its last use.
+
+        Raises:
+            ConfigError: one cannot be made, a name twice, or none at all.
+        """
+        listed: list[tuple[Entrant, Recipe | None]] = []
+        new: set[str] = set()
+        for recipe in recipes:
+            lodger = self._places[recipe.name].lodger if recipe.name in self._places else None
+            if lodger and lodger.recipe and recipe.has_guest_like(lodger.recipe):
+                entrant = Entrant(
+                    lodger.guest, start_delay=recipe.start_delay, tier=recipe.tier, name=recipe.name
+                )
+            else:
+                entrant = recipe.make()
+                new.add(entrant.name)
+                if self._knows(entrant.transport):
+                    msg = f"entrant {entrant.name!r}: its transport is in the race already"
+                    raise ConfigError(msg)
+            listed.append((entrant, recipe))
+        places = self._arranged(listed)
+        # From here on nothing can fail.
+        gone = [place for name, place in self._places.items() if name not in places]
+        self._former = (*(place.name for place in gone), *self._former)[:_MAX_FORMER]
+        was, self._places = self._places, places
+        self.generation += 1
+        for entrant, made_of in listed:
+            if entrant.name in new and entrant.name in was:
+                tenure = places[entrant.name].tenure
+                self._exchange(tenure, Lodger(entrant.transport, self, made_of))
+        for place in gone:
+            place.tenure.has_left = True
+            self._retire(place.lodger)
+
+    def _knows(self, transport: Guest) -> bool:
+        return any(transport is one.lodger.guest for one in self) or any(
+            transport is old.guest for old in self._retired
+        )
+
+    def _exchange(self, tenure: Tenure, lodger: Lodger) -> None:
+        old, tenure.lodger = tenure.lodger, lodger
+        self._retire(old)
+
+    def _retire(self, lodger: Lodger) -> None:
+        self._retired.add(lodger)
+        self.close_if_unused(lodger)
+
+    @property
+    def leaving(self) -> int:
+        """How many guests take no part any more, and are still in use."""
+        return len(self._retired)
 
     def close_if_unused(self, lodger: Lodger) -> None:
         """Have a replaced guest closed once its last use is over; before the host lives that waits for its end."""

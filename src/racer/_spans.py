@@ -127,9 +127,9 @@ class Telemetry:
         """Whether anything may not leave, so that errors are logged without their own words (T5)."""
         return self.redact is not False
 
-    def begin(self, target: Target, now: float) -> RaceTrace:
-        """Start the dial span, a child of the current one."""
-        return RaceTrace(self, target, now)
+    def begin(self, target: Target, now: float, *, generation: int = 1) -> RaceTrace:
+        """Start the dial span, a child of the current one; `generation` says which configuration it goes by."""
+        return RaceTrace(self, target, now, generation=generation)
 
     def end(self, span: Span, at: int) -> None:
         """End a span. What a program's own processor raises then must not cost it the connection it just won."""
@@ -190,7 +190,9 @@ class Telemetry:
 class RaceTrace:
     """The dial span of one race, and the clock of all its spans."""
 
-    def __init__(self, telemetry: Telemetry, target: Target, now: float) -> None:
+    def __init__(
+        self, telemetry: Telemetry, target: Target, now: float, *, generation: int
+    ) -> None:
         """Start the span."""
         self.telemetry = telemetry
         self.started = time.time()  # noqa: TID251 - the one wall-clock anchor of a trace
@@ -200,7 +202,10 @@ class RaceTrace:
         self._span = telemetry.tracer.start_span(
             "racer.dial",
             kind=SpanKind.INTERNAL,
-            attributes=self._where,
+            attributes={
+                **self._where,
+                **telemetry.shown({"racer.config.generation": generation}),
+            },
             start_time=self._anchor,
             record_exception=False,
         )

@@ -47,12 +47,17 @@ class DialerStatus:
         races: races under way.
         cleanups: leftovers of decided attempts that are still being closed (R22).
         closed: whether it has ended.
+        generation: grows with every `replace`, `reconfigure` and `update_credential`, from 1; each dial span has the one
+            that its race was made in as `racer.config.generation`.
+        leaving: guests that were replaced or taken out, and are still in use.
     """
 
     entrants: tuple[EntrantStatus, ...]
     races: int
     cleanups: int
     closed: bool
+    generation: int = 1
+    leaving: int = 0
 
     def __getitem__(self, name: str) -> EntrantStatus:
         """Return the entrant of that name; `KeyError` if there is none."""
@@ -88,7 +93,7 @@ def status_of(place: Place, *, redacted: bool) -> EntrantStatus:
         name=place.name,
         start_delay=place.start_delay,
         tier=place.tier,
-        active=place.active,
-        last=place.last,
+        active=place.tenure.active,
+        last=place.tenure.last,
         transport=told,
     )

@@ -113,6 +113,7 @@ async def test_a_win_tells_everything_but_where(
     node = recorder.tree()
     assert node.attributes == {
         "server.port": 80,
+        "racer.config.generation": 1,
         "racer.outcome": "connected",
         "racer.winner": "winner",
         "racer.ineligible": ["unfit"],
@@ -345,6 +346,7 @@ async def test_a_function_is_given_every_attribute_and_decides(
         "racer.attempt.index",
         "racer.attempt.stage",
         "racer.attempt.start_delay",
+        "racer.config.generation",
         "racer.outcome",
         "racer.transport",
         "racer.winner",

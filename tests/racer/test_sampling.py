@@ -141,7 +141,7 @@ async def test_a_sampler_sees_target_and_transport() -> None:
         await (await dialer.dial(HOST)).aclose()
     where = {"server.address": "192.0.2.1", "server.port": 80}
     assert sampler.seen == [
-        ("racer.dial", where),
+        ("racer.dial", where | {"racer.config.generation": 1}),
         (
             "racer.attempt",
             where

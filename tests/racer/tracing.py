@@ -43,7 +43,12 @@ def dial(end: float, attributes: dict[str, Any], *below: Node, failed: str | Non
     return Node(
         name="racer.dial",
         end=end,
-        attributes={"server.address": "192.0.2.1", "server.port": 80, **attributes},
+        attributes={
+            "server.address": "192.0.2.1",
+            "server.port": 80,
+            "racer.config.generation": 1,
+            **attributes,
+        },
         status=StatusCode.UNSET if failed is None else StatusCode.ERROR,
         words=failed,
         below=list(below),

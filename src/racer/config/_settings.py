@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from racer import _registry
 from racer._dialer import Dialer
-from racer._roster import Entrant
+from racer._roster import Entrant, Recipe
 from racer.abc import check_seconds
 from racer.config._environment import hide
 from racer.errors import ConfigError
@@ -38,7 +38,7 @@ _MAX_OCTETS: Final = 255  # of a user's name and password, RFC 1929 §2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntrantSettings:
+class EntrantSettings(Recipe):
     """One `[[entrant]]`: which transport takes part, with which options.
 
     Attributes:
@@ -97,10 +97,11 @@ class EntrantSettings:
         ]
         return hide(text, self.secrets, innocent)
 
-    def has_guest_like(self, other: EntrantSettings) -> bool:
+    def has_guest_like(self, other: Recipe) -> bool:
         """Return whether both would make the same guest: name, transport and options are equal."""
-        return (self.name, self.transport) == (other.name, other.transport) and _same(
-            self.options, other.options
+        return isinstance(other, EntrantSettings) and (
+            (self.name, self.transport) == (other.name, other.transport)
+            and _same(self.options, other.options)
         )
 
 
@@ -208,9 +209,8 @@ class Configuration:
             ConfigError: a transport can no longer be made; or this was not read, and cannot be.
             NoTransports: none is installed at all.
         """
-        made = [settings.make() for settings in self.entrants]
         return Dialer(
-            made,
+            self.entrants,
             timeout=self.timeout,
             redact=self.redact,
             tracer_provider=tracer_provider,
