@@ -18,7 +18,7 @@ from transports.soar.core.client.states import SessionState
 from transports.soar.core.crypto import EndCode, Kind, Notice, RetryCode, Status
 from transports.soar.core.dns.answers import Form
 from transports.soar.core.dns.messages import Rcode
-from transports.soar.core.streams.frames import Opened, Ping, Reset, StreamData
+from transports.soar.core.streams.frames import Opened, Reset, StreamData
 
 
 def kinds(asked: list[Asked]) -> list[str]:
@@ -493,4 +493,19 @@ def test_a_warm_session_shakes_hands_without_a_stream() -> None:
     assert rig.peer.halves[asked[0].sid].frames == []
     rig.tell(asked[0], rig.peer.terms(asked[0]))
     assert rig.sessions[0].state is SessionState.IDLE
-    assert Ping() not in [frame for each in rig.send() for frame in each.frames]
+    (confirms,) = rig.send()  # or the server would not know that anybody has its welcome (SPEC 15.2)
+    assert (confirms.kind, confirms.may_park, confirms.frames) == (Kind.DATA, False, [])
+    rig.run(RTT, None)
+    rig.tell(confirms, rig.peer.answer(confirms))
+    rig.run(30.0)
+    assert rig.send() == []
+
+
+def test_what_tells_the_server_of_its_welcome_is_asked_thrice_at_most() -> None:
+    rig = Rig()
+    rig.client.keep_warm(rig.now)
+    asked = rig.send()
+    rig.time = RTT
+    rig.tell(asked[0], rig.peer.terms(asked[0]))
+    rig.run(30.0)
+    assert 1 < len([each for _, each in rig.log if each.kind is Kind.DATA]) <= 3

@@ -55,6 +55,31 @@ def test_an_idle_stream_pauses_longer_and_longer_after_empty_answers() -> None:
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.4, 1.4]
 
 
+@pytest.mark.parametrize(
+    ("idle_timeout", "expected"),
+    [
+        (120.0, [0.1, 0.2, 0.4, 0.8, 1.4]),
+        (10.0, [0.1, 0.2, 0.4, 0.8, 1.25]),
+        (2.0, [0.1, 0.2, 0.25, 0.25, 0.25]),
+        (0.4, [0.05] * 5),
+    ],
+)
+def test_pauses_are_short_where_the_server_is_impatient(
+    idle_timeout: float, expected: list[float]
+) -> None:
+    polls = Polls()
+    polls.outpace(idle_timeout)
+    pauses = []
+    now = 0.0
+    for _ in range(5):
+        polls.answered(now, backlog=0, is_empty=True)
+        due = polls.deadline(now, 0)
+        assert due is not None
+        pauses.append(round(due - now, 3))
+        now = due
+    assert pauses == expected
+
+
 def test_octets_end_the_pause() -> None:
     polls = Polls()
     for _ in range(9):

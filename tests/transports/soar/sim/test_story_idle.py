@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.transports.soar.sim import quirks as kinds
+from tests.transports.soar.sim.link import Weather
 from tests.transports.soar.sim.simulation import Simulation
 from tests.transports.soar.sim.story import Story, Way
 from transports.soar.core.client.reasons import Failure
@@ -53,6 +54,21 @@ def test_the_dial_after_two_minutes_of_silence_shakes_hands_anew_and_loses_nothi
     assert SessionState.LOST not in states(simulation)
     simulation.check(may=frozenset())
     simulation.check_quiet()
+
+
+def test_a_session_that_was_made_before_anybody_needed_it_is_still_there() -> None:
+    """Its client says one thing at once, so that the server knows that somebody has its welcome (SPEC 15.2)."""
+    simulation = Simulation(Story(ways=PLAIN))
+    client = simulation.client
+    client.core.keep_warm(client.now())
+    client.pump()
+    simulation.rest(50.0)
+    assert client.asked <= 8
+    flow = simulation.finish(client.dial("echo-1.test", 5, replay_safe=False))
+    assert flow.opened == pytest.approx(flow.began + RTT + CONNECT)
+    assert not flow.repairs
+    assert len(client.handshakes) == 1
+    simulation.check(may=frozenset())
 
 
 def test_with_replay_safe_octets_it_takes_one_round_trip() -> None:
@@ -135,6 +151,31 @@ def test_however_late_a_dial_comes_it_never_meets_an_ended_session(
         simulation.rest(0.3 * step + number * step)
     assert len(client.handshakes) > 3
     assert SessionState.LOST not in states(simulation)
+    simulation.check(may=frozenset())
+
+
+@pytest.mark.parametrize("quirks", [kinds.PLAIN, kinds.UNBOUND, kinds.KNOT], ids=str)
+@pytest.mark.parametrize("idle_timeout", [3.0, 5.0, 10.0])
+def test_an_idle_stream_lives_on_at_a_server_that_is_impatient(
+    idle_timeout: float, quirks: kinds.Quirks
+) -> None:
+    """It asks more often than it would of itself, and so often that one loss does no harm."""
+    simulation = Simulation(Story(ways=(Way(resolver=quirks),), idle_timeout=idle_timeout))
+    client = simulation.client
+    flow = client.dial("silent-1.test")
+    simulation.rest(20.0)
+    up = simulation.routes[0].far_up
+    for _ in range(5):
+        before = client.asked
+        up.weather = Weather(down=True)
+        simulation.until(lambda: client.asked > before)  # noqa: B023 - it is called at once
+        simulation.rest(0.030)
+        up.weather = Weather(delay=0.025)
+        simulation.rest(4.0)
+    assert flow.opened is not None
+    assert not flow.done
+    assert simulation.server.ended == []
+    client.cancel(flow)
     simulation.check(may=frozenset())
 
 

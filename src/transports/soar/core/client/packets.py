@@ -72,6 +72,7 @@ class Packets:
     __slots__ = (
         "_dice",
         "_has_spoken",
+        "_heard_from",
         "_kind",
         "_newest",
         "_news",
@@ -111,6 +112,7 @@ class Packets:
         self._news = (
             -1
         )  # the highest number whose answer brought what the server keeps until it is settled
+        self._heard_from = -1  # no answer to this number or one above: the server may not have heard of its welcome
         self._unsent: set[int] = set()
         self._newest: deque[Question] = deque(maxlen=_FRESH_POLLS)  # of those that may park
         self._has_spoken = False  # whether this turn has sent stream octets
@@ -140,6 +142,7 @@ class Packets:
     def establish(self, shards: int) -> None:
         """Send data packets from here on."""
         self._kind = Kind.DATA
+        self._heard_from = self.numbers.next
         self.shard = (shards, self.shard[1] % shards)
 
     def take_back(self) -> None:
@@ -188,11 +191,20 @@ class Packets:
         elif (
             self.polls.lingers(now.awake)
             and not self.outstanding
-            and (self.numbers.confirmed <= self._news or self.numbers.unsaid > _MOST_UNSAID)
+            and self._has_news()
             and self._ask_once(now, may_park=False)
         ):
-            self.polls.lingered()  # all that is left to say is what the server may forget
+            self.polls.lingered()
         return blocked
+
+    def _has_news(self) -> bool:
+        """Whether a session that isn't busy has something to say: that it is welcomed, or what the server may forget."""
+        numbers = self.numbers
+        return (
+            self._heard_from >= 0
+            or numbers.confirmed <= self._news
+            or numbers.unsaid > _MOST_UNSAID
+        )
 
     def say(self, frames: bytes, now: Instant) -> bool:
         """Send one question with `frames` alone, which nobody watches over; return whether there was a way."""
@@ -447,6 +459,8 @@ class Packets:
         self._landed(question)
         if has_frames and question.number > self._news:
             self._news = question.number
+        if question.number >= self._heard_from:
+            self._heard_from = -1
         numbers = self.numbers
         numbers.settle(question.number)
         if question.floor >= 0 or question.reports:

@@ -12,6 +12,9 @@ FIRST_PAUSE_S: Final = 0.1
 MOST_PAUSE_S: Final = 1.4
 LINGER: Final = 3
 """Questions that may follow a session's last activity."""
+_PAUSES_IN_A_LIFE: Final = (
+    8  # that a server's idle timeout has room for: some may be lost, with what they take
+)
 _LINGER_TIMEOUTS: Final = 2
 _AHEAD: Final = 2  # questions kept out beyond the backlog
 
@@ -21,6 +24,7 @@ class Polls:
 
     Attributes:
         backlog: full answers that the server could fill, as the newest answer said.
+        most_pause: the longest pause after an empty answer.
     """
 
     __slots__ = (
@@ -30,15 +34,21 @@ class Polls:
         "_pause",
         "_paused_until",
         "backlog",
+        "most_pause",
     )
 
     def __init__(self) -> None:
         self.backlog = 0
+        self.most_pause = MOST_PAUSE_S
         self._active_until = float("-inf")
         self._pause = FIRST_PAUSE_S
         self._paused_until = float("-inf")
         self._linger = 0
         self._linger_until = float("-inf")
+
+    def outpace(self, idle_timeout: float) -> None:
+        """Ask often enough for a server that ends what is silent for `idle_timeout` seconds."""
+        self.most_pause = min(MOST_PAUSE_S, idle_timeout / _PAUSES_IN_A_LIFE)
 
     def moved(self, now: float) -> None:
         """Note that stream octets came or went."""
@@ -50,8 +60,9 @@ class Polls:
         """Take an authentic answer; pause after an empty one while little happens."""
         self.backlog = backlog
         if is_empty and not backlog and now >= self._active_until:
-            self._paused_until = now + self._pause
-            self._pause = min(2 * self._pause, MOST_PAUSE_S)
+            pause = min(self._pause, self.most_pause)
+            self._paused_until = now + pause
+            self._pause = 2 * pause
 
     def fell_idle(self, now: float, timeout: float) -> None:
         """Begin to linger: the session is no longer busy; `timeout` is a probe timeout in seconds."""

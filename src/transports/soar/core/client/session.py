@@ -411,6 +411,7 @@ class Session:
             max_streams=terms.max_streams,
         )
         self.packets.establish(terms.shards)
+        self.packets.polls.outpace(terms.idle_timeout)
         if terms.early_refused:
             self.packets.take_back()
             self.table.lost(handshake.records)
