@@ -13,7 +13,7 @@ from racer._cleanup import close_within
 from racer._target import Target
 from racer.abc import check_seconds
 from racer.cli._exits import CommandError, Exit, silence
-from racer.cli._live import view_on, watch
+from racer.cli._live import Unwatched, view_on, watch
 from racer.cli._program import config_option, json_option, load_dialer, plain_option
 from racer.cli._screen import Screen
 from racer.cli._waterfall import seconds
@@ -102,16 +102,6 @@ def command(
     finally:
         if dial.report is not None:
             _show(dial.report, view, as_json=as_json)
-
-
-class Unwatched:
-    """Shows nothing."""
-
-    def show(self, report: RaceReport) -> None:
-        """Do nothing."""
-
-    def end(self, report: RaceReport) -> None:
-        """Do nothing."""
 
 
 class _Dial:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from racer._report import Attempt, RaceReport
     from racer.cli._screen import Screen
 
-__all__ = ("Journal", "LivePicture", "View", "view_on", "watch")
+__all__ = ("Journal", "LivePicture", "Unwatched", "View", "view_on", "watch")
 
 _FRAME: Final = 0.1  # seconds between two looks; a person sees no difference below it
 _MARGIN: Final = 10  # columns of a journal's times
@@ -52,6 +52,16 @@ class View(Protocol):
 def view_on(screen: Screen) -> View:
     """Return the view that fits: a picture where it can be redrawn, else a journal."""
     return LivePicture(screen) if screen.redraws else Journal(screen)
+
+
+class Unwatched:
+    """Shows nothing."""
+
+    def show(self, report: RaceReport) -> None:
+        """Do nothing."""
+
+    def end(self, report: RaceReport) -> None:
+        """Do nothing."""
 
 
 class LivePicture:

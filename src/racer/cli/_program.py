@@ -184,23 +184,30 @@ def program(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def run(
+    argv: Sequence[str] | None = None, *, command: click.Command = program, name: str = "racer"
+) -> int:
     """Run the command that the arguments name, and return its exit code. Every error ends here.
 
     Args:
         argv: the arguments; `None` for the program's own.
+        command: what they are for.
+        name: its own.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         # Not click's own main, which ends the program in its own ways when it is interrupted or a pipe is closed.
-        with program.make_context("racer", arguments) as context:
-            ended = program.invoke(context)
+        with command.make_context(name, arguments) as context:
+            ended = command.invoke(context)
         sys.stdout.flush()  # a full disk is an error too
     except click.exceptions.Exit as exc:
         return exc.exit_code
-    except click.ClickException as exc:
+    except click.UsageError as exc:
         complain(_usage(exc))
         return Exit.WRONG_USE
+    except click.ClickException as exc:  # another package's command, with a code of its choice
+        complain(exc.format_message())
+        return exc.exit_code
     except BaseException as exc:  # noqa: BLE001 - the one place that ends a program
         return _end(exc)
     return ended if isinstance(ended, int) else Exit.DONE
@@ -227,10 +234,9 @@ def _let_go_of_stdout() -> None:
         silence(sys.stdout.fileno())
 
 
-def _usage(exc: click.ClickException) -> str:
+def _usage(exc: click.UsageError) -> str:
     """Return what click found wrong, in one sentence."""
-    context = getattr(exc, "ctx", None)
-    path = "racer" if context is None else context.command_path
+    path = "racer" if exc.ctx is None else exc.ctx.command_path
     return f"{exc.format_message().rstrip('.')} (see {path} --help)"
 
 

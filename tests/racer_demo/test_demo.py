@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import demo
+import racer_demo
 from racer import Outcome, RaceReport, lab
+from racer.cli._live import Unwatched
 from racer.errors import ErrorType, Stage
+from racer_demo import _story as demo
 from tests.racer.cli.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +58,7 @@ def played(*options: str) -> str:
     """Return what the demonstration prints in this process."""
     out = Pipe()
     with contextlib.redirect_stdout(out):
-        assert demo.main(["--fast", *options]) == 0
+        assert racer_demo.main(["--fast", *options]) == 0
     return out.getvalue()
 
 
@@ -92,7 +94,7 @@ def test_the_story_is_the_same_with_any_seed(seed: int) -> None:
 
 
 def test_without_unbound_a_forwarder_of_our_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks._dns_path.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("racer_demo._dns_path.shutil.which", lambda *_, **__: None)
     assert "Soar goes through a forwarding resolver." in " ".join(played().split())
 
 
@@ -106,7 +108,7 @@ async def test_the_site_is_talked_to_over_the_connection_that_won(
 ) -> None:
     shown: list[RaceReport] = []
 
-    class Seen(demo.Unwatched):
+    class Seen(Unwatched):
         def show(self, report: RaceReport) -> None:
             shown.append(report)
 
@@ -189,7 +191,7 @@ def test_a_terminal_shows_the_race_alive_and_keeps_only_its_end() -> None:
             return written
 
     with contextlib.redirect_stdout(Watched()):
-        assert demo.main(["--fast"]) == 0
+        assert racer_demo.main(["--fast"]) == 0
     assert any("still racing" in frame for frame in frames)
     assert "still racing" not in terminal.seen
     assert terminal.seen.count("direct") == 1
@@ -244,7 +246,7 @@ def test_without_a_winner_it_fails_and_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(demo, "entrants", lambda network, pace: routes(network, pace=pace)[1:2])
     out = Pipe()
     with contextlib.redirect_stdout(out):
-        assert demo.main(["--fast"]) == 1
+        assert racer_demo.main(["--fast"]) == 1
     assert "news.example:443 not connected: every attempt failed" in out.getvalue()
     assert "connection_reset" in out.getvalue()
     assert "hello" not in out.getvalue()

@@ -6,9 +6,9 @@ import contextlib
 import secrets
 import shutil
 import subprocess
-import tempfile
 from collections import OrderedDict
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -66,12 +66,12 @@ class ResolverBehind(NamedTuple):
 @asynccontextmanager
 async def resolver_before(zone: str, server: tuple[str, int]) -> AsyncIterator[ResolverBehind]:
     """Run a resolver on loopback that asks `server` for what is in `zone`; leaving ends it."""
-    binary = shutil.which("unbound", path=_PATH)
+    binary = await anyio.to_thread.run_sync(partial(shutil.which, "unbound", path=_PATH))
     if binary is None:
         async with Forwarder(server) as forwarder:
             yield ResolverBehind("a forwarding resolver", forwarder.address)
         return
-    with tempfile.TemporaryDirectory(prefix="racer-") as folder:
+    async with anyio.TemporaryDirectory(prefix="racer-") as folder:
         port = await _free_port()
         settings = Path(folder) / "unbound.conf"
         text = _UNBOUND.format(
