@@ -127,7 +127,9 @@ class Window:
         """Take an authentic answer: `queue` is its round trip above `least`, its lane's least."""
         self._queues.append(queue)
         self._least_sum += least
-        self._turn(now, srtt)
+        began = self._round_began
+        if began is not None and now - began >= srtt:
+            self._turn(now, srtt)
 
     def lost(self, srtt: float, now: float) -> None:
         """Count a question as lost."""

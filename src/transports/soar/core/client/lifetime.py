@@ -49,11 +49,11 @@ class Liveness:
         self.asked = 0
         self._since = 0.0
 
-    def sent(self, now: float) -> None:
-        """Note a question."""
+    def sent(self, now: float, count: int = 1) -> None:
+        """Note questions."""
         if not self.asked:
             self._since = now
-        self.asked += 1
+        self.asked += count
 
     def answered(self) -> None:
         """Take an authentic answer."""

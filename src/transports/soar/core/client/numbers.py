@@ -31,16 +31,17 @@ class PacketNumbers:
         next: the number of the next packet.
         floor: all numbers below are settled.
         confirmed: the highest floor that the server is known to have read.
+        to_report: losses that the server has not been told of, and some that need not be reported any more.
     """
 
-    __slots__ = ("_again", "_open", "_to_report", "confirmed", "floor", "next")
+    __slots__ = ("_again", "_open", "confirmed", "floor", "next", "to_report")
 
     def __init__(self) -> None:
         self.next = 0
         self.floor = 0
         self.confirmed = 0
         self._open: set[int] = set()
-        self._to_report: deque[int] = deque()
+        self.to_report: deque[int] = deque()
         self._again: deque[int] = deque()
 
     @property
@@ -57,16 +58,6 @@ class PacketNumbers:
     def is_exhausted(self) -> bool:
         """Whether no packet may be sent at all."""
         return self.next - self.confirmed >= MOST_OUTSTANDING
-
-    @property
-    def has_reports(self) -> bool:
-        """Whether there are losses that the server has not been told of."""
-        return bool(self._to_report)
-
-    @property
-    def to_report(self) -> int:
-        """How many there are, about."""
-        return len(self._to_report)
 
     def take(self) -> int:
         """Return the next number; it is then outstanding."""
@@ -89,7 +80,7 @@ class PacketNumbers:
     def lost(self, number: int) -> None:
         """Have `number` reported."""
         if number in self._open:
-            self._to_report.append(number)
+            self.to_report.append(number)
 
     def told(self, floor: int, reports: Iterable[int]) -> None:
         """Take what an answered packet said as heard."""
@@ -107,11 +98,11 @@ class PacketNumbers:
 
         Each is said in two packets, so that one more loss costs no time.
         """
-        if not (self._to_report or self._again):
+        if not (self.to_report or self._again):
             return ()
         room -= 2  # type and count
         said: list[int] = []
-        room = self._say(self._to_report, number, room, said)
+        room = self._say(self.to_report, number, room, said)
         first = tuple(said)
         self._say(self._again, number, room, said)
         self._again.extend(first)

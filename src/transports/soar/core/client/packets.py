@@ -176,9 +176,9 @@ class Packets:
                 parked=self.parked,
                 window=sum(int(path.window.size) for path in self._usable() if not path.is_doubted),
             )
-            if self.numbers.has_reports:
+            if reports := len(self.numbers.to_report):
                 # The server sends anew what it is told was lost, and not before.
-                told_by = min(1 + self.numbers.to_report // _REPORTS_IN_A_POLL, _MOST_TO_TELL)
+                told_by = min(1 + reports // _REPORTS_IN_A_POLL, _MOST_TO_TELL)
                 wanted = max(wanted, told_by - self.outstanding)
             if self.numbers.is_full:
                 wanted = min(wanted, _MOST_WHEN_FULL - self.outstanding)
@@ -237,12 +237,15 @@ class Packets:
                 self._probe(path, now)
                 continue
             flight = free = path.room(now.awake)
+            name_class, alike = 1, 0
             while free > 0:
-                name_class = self._name_class(path, flight, now.awake)
+                if not alike:
+                    name_class, alike = self._name_class(path, flight, now.awake)
                 if not self._ask(path, now, name_class=name_class):
                     return True
                 free -= 1
-                if not table.has_queued():
+                alike -= 1
+                if not alike and not table.has_queued():
                     return True
         return False
 
@@ -277,7 +280,7 @@ class Packets:
                 trial = None
                 # Much news of losses has room in longer names only: told four at a time, they would beget more.
                 name_class = up.steps[0]
-                if self.numbers.to_report > _MANY_REPORTS:
+                if len(self.numbers.to_report) > _MANY_REPORTS:
                     longer = up.next_trial(now.awake) if may_grow else None
                     name_class = up.current if longer is None else longer
                 self._ask(
@@ -332,22 +335,25 @@ class Packets:
             usable.sort(key=lambda path: path.expected())
         return usable
 
-    def _name_class(self, path: Path, flight: int, now: float) -> int:
-        """Return the class of names for what is queued, where `flight` questions go out at once.
+    def _name_class(self, path: Path, flight: int, now: float) -> tuple[int, int]:
+        """Return the class of names for what is queued, where `flight` questions go out at once; and for how many.
 
         One label as long as that is the faster way: long names cost many resolvers a second round trip, and one flight
         of short ones takes one.
         """
         up = path.sizes.up
         if not path.sizes.has_begun or path.recovery.probes:
-            return up.steps[0]
+            return up.steps[0], 1
         queued = self._table.queued_octets()
         if queued <= _SHORT_ROOM * _MOST_SHORT:
             flights = 1 if path.has_cheap_long_names else 2
             if queued <= _SHORT_ROOM * flights * flight:
-                return up.steps[0]
+                return up.steps[0], 1
         trial = up.next_trial(now)
-        return up.current if trial is None else trial
+        if trial is not None:
+            return trial, 1
+        left = queued - _SHORT_ROOM * _MOST_SHORT
+        return up.current, max(1, left // path.zone.classes[up.current].capacity)
 
     def _ask(
         self,
@@ -366,7 +372,10 @@ class Packets:
         capacity = path.zone.classes[name_class].capacity
         out = bytearray(frames)
         room = capacity - PACKET_OVERHEAD
-        floor, reports = self._tell(out, number, room, is_poll=is_poll)
+        floor = -1
+        reports: tuple[int, ...] = ()
+        if is_poll or numbers.to_report or number - self._told_at >= _FLOOR_EVERY:
+            floor, reports = self._tell(out, number, room, is_poll=is_poll)
         records = self._table.fill(out, room - len(out)) if not frames else []
         if not (records or is_poll):
             numbers.untold(reports)
@@ -414,8 +423,9 @@ class Packets:
             question.needs_answer = True
             self.owed += 1
             if type(records[-1]) is StreamSent:
-                self._has_spoken = True
-                self.polls.moved(now.awake)
+                if not self._has_spoken:
+                    self._has_spoken = True
+                    self.polls.moved(now.awake)
                 if self._unsent:
                     self._note_first(records, now.elapsed)
         return True
@@ -431,7 +441,7 @@ class Packets:
         ):
             floor = numbers.floor
             out += _FLOOR + encode(number - floor)
-        if not numbers.has_reports:
+        if not numbers.to_report:
             return floor, ()
         left = room - len(out)
         if not is_poll:
@@ -456,7 +466,8 @@ class Packets:
 
     def answered(self, question: Question, *, has_frames: bool) -> None:
         """Take `question` as answered, by an authentic answer; its fate is still what it was before."""
-        self._landed(question)
+        if question.fate is IN_FLIGHT:
+            self._count_out(question)
         if has_frames and question.number > self._news:
             self._news = question.number
         if question.number >= self._heard_from:
@@ -476,10 +487,6 @@ class Packets:
             self.numbers.untold(question.reports)
         if question.records:
             self._table.lost(question.records)
-
-    def _landed(self, question: Question) -> None:
-        if question.fate is IN_FLIGHT:
-            self._count_out(question)
 
     def _count_out(self, question: Question) -> None:
         self.outstanding -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -232,15 +233,14 @@ class _Codec:
     __slots__ = (
         "_capacity",
         "_count",
+        "_cut",
         "_end",
         "_fill",
-        "_full",
         "_heads",
         "_last",
         "_lengths",
         "_number",
         "_place",
-        "_rest",
         "_spare",
         "_wire",
     )
@@ -255,11 +255,8 @@ class _Codec:
         self._place = (_FULL + 1) * (labels - 1)
         self._end = name_class.length - len(wire)
         self._lengths = _FULL_OCTET * (labels - 1)
-        # Of a text without length octets and flag: the full labels, and the rest.
-        self._full = [
-            slice(start, start + _FULL) for start in range(0, _FULL * (labels - 1), _FULL)
-        ]
-        self._rest = _FULL * (labels - 1)
+        # Of a text without length octets and flag: into the full labels, and the rest.
+        self._cut = struct.Struct(f"{_FULL}s" * (labels - 1) + f"{self._last - 1}s").unpack
         self._heads = [bytes((self._last, letter)) for letter in base32.ALPHABET]
 
     def encode(self, packet: bytes, selector: int, flag: int, fill: int) -> bytes:
@@ -272,10 +269,10 @@ class _Codec:
             raise LocalProtocolError(msg)
         value = selector << 8 * capacity | int.from_bytes(packet, "big")
         text = base32.spell(value << self._spare | fill & self._fill, self._count)
-        if not self._rest:
+        if not self._place:
             return _FULL_OCTET + text + self._wire
-        full = _FULL_OCTET.join([text[each] for each in self._full])
-        return b"".join((_FULL_OCTET, full, self._heads[flag], text[self._rest :], self._wire))
+        *full, rest = self._cut(text)
+        return b"".join((_FULL_OCTET, _FULL_OCTET.join(full), self._heads[flag], rest, self._wire))
 
     def read(self, name: bytes) -> Whole | Junk | None:
         """Return what `name` carries; `None` if its labels are not cut as this class's are."""
