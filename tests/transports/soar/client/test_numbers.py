@@ -26,12 +26,12 @@ def test_the_floor_follows_what_is_settled_in_any_order() -> None:
 def test_a_loss_is_said_in_two_packets_and_settled_by_either() -> None:
     numbers = taken(3)
     numbers.lost(1)
-    assert numbers.has_reports
+    assert numbers.to_report
     first = numbers.reports(numbers.take(), 14)
     second = numbers.reports(numbers.take(), 14)
     assert first == second == (1,)
     assert numbers.reports(numbers.take(), 14) == ()
-    assert not numbers.has_reports
+    assert not numbers.to_report
     numbers.settle(0)
     numbers.told(0, second)
     assert numbers.floor == 2
@@ -52,7 +52,7 @@ def test_a_late_answer_makes_the_report_needless() -> None:
     numbers.settle(0)
     assert numbers.reports(numbers.take(), 14) == ()
     numbers.untold((0,))
-    assert not numbers.has_reports
+    assert not numbers.to_report
 
 
 def test_a_report_fits_its_packet() -> None:

@@ -309,7 +309,7 @@ def snapshot(rig: Rig) -> dict[str, Any]:
             numbers.next,
             numbers.floor,
             numbers.confirmed,
-            numbers.has_reports,
+            bool(numbers.to_report),
             session._liveness.asked,
             packets.polls.backlog,
             dict(packets.zones),
