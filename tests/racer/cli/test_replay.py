@@ -51,12 +51,12 @@ def test_it_shows_the_race_and_a_table_of_policies(file: str) -> None:
     assert done.out.startswith("example.com:443 connected by soar in 9 s\n")
     table = done.out[done.out.index("policy") :]
     assert table.splitlines()[:6] == [
-        "policy               won by  usable after       begun  wasted",
-        "as recorded          soar    9 s                3      2",
-        "all at once          soar    1 s                3      2",
-        "250 ms stagger       soar    1.5 s              3      2",
-        "one after the other  nobody  9.2 s, if at all   2      2",
-        "kindling's tiers     nobody  8.7 s, if at all   2      2",
+        "policy               won by  usable after      begun  wasted",
+        "as recorded          soar    9 s               3      2",
+        "all at once          soar    1 s               3      2",
+        "250 ms stagger       soar    1.5 s             3      2",
+        "one after the other  nobody  9.2 s, if at all  2      2",
+        "kindling's tiers     nobody  8.7 s, if at all  2      2",
     ]
     assert "one after the other: not connected within 80 s; from 9.2 s on it could be" in done.out
     assert done.out.isascii()

@@ -143,7 +143,7 @@ def test_how_late_the_loop_was_is_the_grain_of_all_times() -> None:
 def test_a_race_that_still_runs_is_known_until_now() -> None:
     running = race(
         attempt("a", "connect_failed", 0.0, 0.5, error=RESET),
-        attempt("b", "not_started", 0.5),
+        attempt("b", "not_started", 0.5, start_delay=0.5),
         attempt("c", "not_started", start_delay=8.0),
         outcome="not_started", duration=2.0,
     )  # fmt: skip
