@@ -435,6 +435,28 @@ def test_what_an_earlier_process_may_have_executed_is_sent_again_if_it_may_be_an
         assert session.state is SessionState.LIVE, "its RESET has to arrive"
 
 
+@pytest.mark.parametrize("safe", [True, False])
+def test_a_machine_that_slept_while_it_shook_hands_begins_anew(safe: bool) -> None:
+    """The server keeps what it made of a first message for 40 s, and answers it no more after that (SPEC 14.5)."""
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now, replay_safe=safe)
+    first = rig.send()[0].sid
+    rig.run(5.0)
+    rig.sleep(24.9)
+    assert {each.sid for each in rig.send()} <= {first}
+    rig.sleep(0.2)
+    again = {each.sid for each in rig.send()}
+    (ended,) = rig.events(HandshakeEnded)
+    assert ended.error.failure is Failure.LOST
+    if safe:
+        assert len(again - {first}) == 1
+        assert [each.proven for each in rig.events(DialRepaired)] == [False]
+    else:
+        assert again == set()
+        (failed,) = rig.events(DialFailed)
+        assert failed.error.may_have_reached
+
+
 def test_what_a_program_left_behind_is_not_sent_again_either() -> None:
     """It closed the stream before the welcome came: nobody is there to say whether it may reach the target twice."""
     rig = Rig()
@@ -493,7 +515,9 @@ def test_a_warm_session_shakes_hands_without_a_stream() -> None:
     assert rig.peer.halves[asked[0].sid].frames == []
     rig.tell(asked[0], rig.peer.terms(asked[0]))
     assert rig.sessions[0].state is SessionState.IDLE
-    (confirms,) = rig.send()  # or the server would not know that anybody has its welcome (SPEC 15.2)
+    (confirms,) = (
+        rig.send()
+    )  # or the server would not know that anybody has its welcome (SPEC 15.2)
     assert (confirms.kind, confirms.may_park, confirms.frames) == (Kind.DATA, False, [])
     rig.run(RTT, None)
     rig.tell(confirms, rig.peer.answer(confirms))

@@ -223,9 +223,12 @@ def after_retry(desk: Desk, cookie: RetryCookie) -> Terms:
 class TestAfterARetry:
     """The message before may have been executed, since anybody with the public key can forge a RETRY (SPEC 7.7)."""
 
-    def test_frames_are_executed_if_the_cookie_proves_that_they_were_not_before(self) -> None:
+    @pytest.mark.parametrize("skew", [500, -500, -100_000])
+    def test_frames_are_executed_if_the_cookie_proves_that_they_were_not_before(
+        self, skew: int
+    ) -> None:
         desk = Desk()
-        client = Script(desk, SYN, wall=desk.now.wall + 500)
+        client = Script(desk, SYN, wall=desk.now.wall + skew)
         retry = client.shake()
         assert isinstance(retry, Retry)
         terms = after_retry(desk, RetryCookie(retry.cookie, client.sid))

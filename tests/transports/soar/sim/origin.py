@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from tests.transports.soar.sim.pattern import Checker, pattern
-from transports.soar.core.streams.frames import RefusalReason
+from transports.soar.core.streams.frames import RefusalReason, ResetCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.transports.soar.sim.pace import Paces
     from tests.transports.soar.sim.world import World
-    from transports.soar.core.streams.frames import ResetCode
 
 __all__ = ("Connection", "Origin", "Visit")
 
@@ -30,6 +29,7 @@ class Connection(Protocol):
     def room(self) -> int: ...
     def finish(self) -> None: ...
     def reset(self, code: ResetCode) -> None: ...
+    def stop(self, code: ResetCode) -> None: ...
     def read(self, most: int = ...) -> bytes: ...
     @property
     def at_end(self) -> bool: ...
@@ -156,6 +156,11 @@ class Target:
             self._given += length
         if self._kind == "get" and self._given == self._give:
             self._finish()
+
+    def leave(self) -> None:
+        """Take nothing more: what nobody has read by now nobody will."""
+        self.gone = True
+        self._connection.stop(ResetCode.CANCELLED)
 
     def _push(self) -> None:
         if not self.gone:

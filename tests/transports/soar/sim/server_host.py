@@ -234,7 +234,7 @@ class ServerHost:
             case seen.StreamReset(stream=stream) | seen.StreamOver(stream=stream):
                 if (found := self._targets.get(id(stream))) is not None:
                     found.readable()
-                    found.gone = True
+                    found.leave()
                     self._targets.pop(id(stream), None)
             case seen.SessionEnded(sid=sid, code=code):
                 self.ended.append((self._world.time, sid, code))

@@ -13,7 +13,7 @@ __all__ = (
 )
 
 HANDSHAKE_S: Final = 30.0
-"""Awake time after which a handshake without a proven answer is lost (SPEC 14.5)."""
+"""Time after which a handshake without a proven answer is lost: silent if it was awake (SPEC 14.5)."""
 MOST_AGE_S: Final = 24 * 3600.0
 """Elapsed time after which a session takes no new stream (SPEC 14.7)."""
 

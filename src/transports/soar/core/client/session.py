@@ -345,13 +345,15 @@ class Session:
         if (due := self._silent_at()) is not None and now.awake >= due:
             words = f"{self._liveness.asked} questions without an authentic answer"
             reason = EndReason(failure=Failure.SILENT, words=words)
-            if (handshake := self._handshake) is not None:
-                reason = EndReason(
-                    failure=Failure.SILENT,
-                    words=f"no proven answer to the handshake for {HANDSHAKE_S:.0f} s",
-                )
-                self._emit(handshake.ended(self.number, None, None, now, reason))
-            self._finish(SessionState.LOST, reason, now)
+            if self._handshake is not None:
+                words = f"no proven answer to the handshake for {HANDSHAKE_S:.0f} s"
+                reason = EndReason(failure=Failure.SILENT, words=words)
+            self._lose(reason, now)
+            return
+        if self._handshake is not None and now.elapsed - self._started >= HANDSHAKE_S:
+            # What a server made of its first message is about to be forgotten there, or is already (SPEC 14.5).
+            words = "the machine slept while the session was made"
+            self._lose(EndReason(failure=Failure.LOST, words=words), now)
             return
         self._grow(now)
         self._settle(now)
@@ -367,6 +369,11 @@ class Session:
             due.append(self.packets.polls.deadline(now, self.packets.parked))
             due.append(self.packets.unheard_at(now))
         return min((at for at in due if at is not None), default=None)
+
+    def _lose(self, reason: EndReason, now: Instant) -> None:
+        if self._handshake is not None:
+            self._emit(self._handshake.ended(self.number, None, None, now, reason))
+        self._finish(SessionState.LOST, reason, now)
 
     def _silent_at(self) -> float | None:
         if self._handshake is not None:

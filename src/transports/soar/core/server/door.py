@@ -170,7 +170,9 @@ class Door:
         code = self._retry_code(first, now, is_cleared=earlier is not None)
         if code is not None:
             self.counts["retry"] += 1
-            cookie = self._cookies.cookie(_bound(sid, may_execute=may_execute), now.elapsed)
+            # A client gives a first message up long before the memory of it is lost (SPEC 14.5).
+            is_free = may_execute or known_for >= KNOWN_FOR
+            cookie = self._cookies.cookie(_bound(sid, is_free=is_free), now.elapsed)
             retry = Retry(code, cookie, int(now.wall))
             return self._keep(sid, build_retry(self._key.public.header_key, sid, retry), now)
         status = self._host.status(first, question, now)
@@ -193,9 +195,9 @@ class Door:
         None if the cookie isn't good: then nobody here knows what became of that message, which a forged RETRY may have
         answered.
         """
-        for may_execute in (True, False):
-            if self._cookies.check(_bound(sid, may_execute=may_execute), cookie, now.elapsed):
-                return not may_execute
+        for is_free in (True, False):
+            if self._cookies.check(_bound(sid, is_free=is_free), cookie, now.elapsed):
+                return not is_free
         return None
 
     def _keep(self, sid: bytes, answer: bytes, now: Instant) -> bytes:
@@ -208,6 +210,6 @@ class Door:
         return answer
 
 
-def _bound(sid: bytes, *, may_execute: bool) -> bytes:
-    """Return what the cookie of a RETRY is made of: what was asked, and whether no earlier process executed that."""
-    return sid + bytes((may_execute,))
+def _bound(sid: bytes, *, is_free: bool) -> bytes:
+    """Return what the cookie of a RETRY is made of: what was asked, and whether certainly nobody executed that."""
+    return sid + bytes((is_free,))
