@@ -13,6 +13,7 @@ from racer._logs import log_error
 from racer.errors import DialError, NoTransports, RacerError
 from racer.proxy._call import Call
 from racer.proxy._doorway import Doorway
+from racer.proxy._fetching import Fetcher
 from racer.proxy._house import Failure
 from racer.proxy._http import HttpServer
 from racer.proxy._requests import Fetch, OpenTunnel, Page, Refusal, Reply, Spoken
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from racer._connection import Connection
     from racer._target import Target
     from racer.proxy._doorway import Nobody
-    from racer.proxy._fetching import Fetcher
     from racer.proxy._house import House
     from racer.proxy._requests import Event
     from racer.proxy._verdicts import Verdict
@@ -184,7 +184,8 @@ class Conversation:
         finally:
             if not is_whole:
                 connection.abort()
-        await close_within(connection, scope=anyio.CancelScope())
+        if is_whole:
+            await close_within(connection, scope=anyio.CancelScope())
 
     async def _carry(self, connection: Connection, early: bytes) -> bool:
         """Return whether all that was said on either side has arrived at the other."""
@@ -260,8 +261,6 @@ class Conversation:
 
     def _fetcher(self, machine: HttpServer) -> Fetcher:
         if self._fetching is None:
-            from racer.proxy._fetching import Fetcher  # noqa: PLC0415 - it takes an HTTP client
-
             house = self._house
             self._fetching = Fetcher(self._stream, machine, house.dialer, house.tally.race)
         return self._fetching

@@ -1,4 +1,4 @@
-"""Requests for http:// URLs, forwarded over connections that won a race (`racer.http`); loaded when the first one comes."""
+"""Requests for http:// URLs, forwarded over connections that won a race (`racer.http`)."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class _Body(httpx.AsyncByteStream):
 
     def __init__(self, machine: HttpServer, stream: ByteStream, group: anyio.abc.TaskGroup) -> None:
         self._machine = machine
-        self._stream = stream
+        self._client = stream  # not `_stream`: racer.http closes what a body has of that name
         self._group = group
 
     def __aiter__(self) -> Self:
@@ -171,13 +171,13 @@ class _Body(httpx.AsyncByteStream):
         while True:
             piece = self._machine.next_body()
             if data := self._machine.bytes_to_send():  # 100 Continue
-                await self._stream.send(data)
+                await self._client.send(data)
             if piece is END:
                 self.watch()
                 raise StopAsyncIteration
             if isinstance(piece, bytes):
                 return piece
-            self._machine.receive_data(await self._stream.receive())
+            self._machine.receive_data(await self._client.receive())
 
     async def aclose(self) -> None:
         """Do nothing: the client's stream is not the body's to close."""
@@ -190,7 +190,7 @@ class _Body(httpx.AsyncByteStream):
         room = _MAX_PIPELINED
         try:
             while room > 0:
-                data = await self._stream.receive(room)
+                data = await self._client.receive(room)
                 self._machine.receive_data(data)
                 room -= len(data)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):

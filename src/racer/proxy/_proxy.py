@@ -130,7 +130,8 @@ class Proxy:
         self._clients: set[Conversation] = set()
         self._left = anyio.Event()
         self._group: TaskGroup | None = None
-        self._accepting: anyio.CancelScope | None = None
+        self._accepting: anyio.CancelScope
+        self._sweeping: anyio.CancelScope
         self._is_accepting = False
 
     @property
@@ -174,11 +175,11 @@ class Proxy:
         except BaseException:
             sock.close()
             raise
-        self._accepting = anyio.CancelScope()
+        self._accepting, self._sweeping = anyio.CancelScope(), anyio.CancelScope()
         # From here on the task owns the socket, also if it never runs.
         self._is_accepting = True
         self._group.start_soon(self._accept, sock, self._accepting, name="racer proxy accept")
-        self._group.start_soon(self._cut_idle, name="racer proxy idle")
+        self._group.start_soon(self._cut_idle, self._sweeping, name="racer proxy idle")
         return self
 
     async def __aexit__(
@@ -188,10 +189,18 @@ class Proxy:
         tb: TracebackType | None,
     ) -> bool | None:
         """Close everything now: the port, every client, every race and every stream."""
+        group = self._group
+        assert group is not None
+        # Not the group's own scope: it is the block's as well, and would swallow an asyncio `task.cancel()` that comes now.
         self._stop()
-        assert self._group is not None
-        self._group.cancel_scope.cancel()
-        return await self._group.__aexit__(exc_type, exc, tb)
+        self._sweeping.cancel()
+        for client in self._clients:
+            client.scope.cancel()
+        if exc is None or _is_cancelled(exc):
+            return await group.__aexit__(exc_type, exc, tb)
+        # What was raised in the block leaves it as it was raised, not in a group.
+        await group.__aexit__(None, None, None)
+        return False
 
     def update_users(self, users: Mapping[str, str] | None) -> None:
         """Let these users in from now on, and no others; who has got in already stays.
@@ -222,25 +231,19 @@ class Proxy:
 
     async def serve_stream(self, stream: ByteStream) -> None:
         """Serve one client over a connection that was made elsewhere, and close it; in memory it need not listen."""
+        await self._serve(self._admit(stream), stream)
+
+    def _admit(self, stream: ByteStream) -> Conversation:
         client = Conversation(stream, self._house)
         self._tally.accepted += 1
         self._clients.add(client)
-        try:
-            await client.run()
-        except Exception as exc:  # noqa: BLE001 - a bug, which hurts no other client
-            log_error(logger, logging.ERROR, "serving a client failed", error=exc, redacted=True)
-        finally:
-            self._clients.discard(client)
-            self._left.set()
-            self._left = anyio.Event()
-            with anyio.CancelScope(shield=True):
-                await stream.aclose()
+        return client
 
     # --- the tasks --------------------------------------------------------------------------
 
     def _stop(self) -> None:
         self._is_accepting = False
-        if self._accepting is not None:
+        if self._group is not None:
             self._accepting.cancel()
 
     async def _accept(self, sock: socket.socket, scope: anyio.CancelScope) -> None:
@@ -257,9 +260,9 @@ class Proxy:
                     await self._bear(exc)
                 else:
                     assert self._group is not None
-                    self._group.start_soon(
-                        self._serve, ClientStream(accepted), name="racer proxy client"
-                    )
+                    stream = ClientStream(accepted)
+                    client = self._admit(stream)
+                    self._group.start_soon(self._serve, client, stream, name="racer proxy client")
                     await anyio.lowlevel.checkpoint()
 
     async def _bear(self, exc: OSError) -> None:
@@ -270,21 +273,34 @@ class Proxy:
         else:
             await anyio.lowlevel.checkpoint()
 
-    async def _serve(self, stream: ClientStream) -> None:
+    async def _serve(self, client: Conversation, stream: ByteStream) -> None:
         try:
-            await self.serve_stream(stream)
+            await client.run()
+        except Exception as exc:  # noqa: BLE001 - a bug, which hurts no other client
+            log_error(logger, logging.ERROR, "serving a client failed", error=exc, redacted=True)
         finally:
+            self._clients.discard(client)
+            self._left.set()
+            self._left = anyio.Event()
             await close_within(stream, scope=anyio.CancelScope())
 
-    async def _cut_idle(self) -> None:
+    async def _cut_idle(self, scope: anyio.CancelScope) -> None:
         """End tunnels that carry nothing for too long."""
-        while True:
-            now = anyio.current_time()
-            next_look = now + self._idle_timeout
-            for splice in self._house.splices:
-                idle_at = splice.moved_at + self._idle_timeout
-                if idle_at <= now:
-                    splice.scope.cancel()
-                else:
-                    next_look = min(next_look, idle_at)
-            await anyio.sleep_until(next_look)
+        with scope:
+            while True:
+                now = anyio.current_time()
+                next_look = now + self._idle_timeout
+                for splice in self._house.splices:
+                    idle_at = splice.moved_at + self._idle_timeout
+                    if idle_at <= now:
+                        splice.scope.cancel()
+                    else:
+                        next_look = min(next_look, idle_at)
+                await anyio.sleep_until(next_look)
+
+
+def _is_cancelled(exc: BaseException) -> bool:
+    cancelled = anyio.get_cancelled_exc_class()
+    if isinstance(exc, BaseExceptionGroup):
+        return exc.subgroup(cancelled) is not None
+    return isinstance(exc, cancelled)
