@@ -24,7 +24,7 @@ from racer._version import __version__
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from racer import config, http, http2, scheduling, testing
+    from racer import config, http, http2, proxy, scheduling, testing
 
 __all__ = (
     "Attempt",
@@ -48,12 +48,13 @@ __all__ = (
     "explain",
     "http",
     "http2",
+    "proxy",
     "scheduling",
     "set_default_dialer",
     "testing",
 )
 
-_LAZY = frozenset({"config", "http", "http2", "scheduling", "testing"})
+_LAZY = frozenset({"config", "http", "http2", "proxy", "scheduling", "testing"})
 
 
 def __getattr__(name: str) -> ModuleType:
