@@ -232,6 +232,7 @@ class Keeper:
                 if session is not None:
                     if session.parking.parks:
                         session.pump(now)
+                    session.streams.feed()
                     self.account(session)
                     if self._is_full and session.counted > self._settings.memory // len(self.table):
                         self.end(session, EndCode.CAPACITY, now)

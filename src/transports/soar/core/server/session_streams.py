@@ -90,8 +90,8 @@ class SessionStreams:
 
     @property
     def has_news(self) -> bool:
-        """Whether `settle` or `tell` has anything to do."""
-        return bool(self.table.events or self._starved)
+        """Whether `settle` or `tell` has anything to tell; what `feed` may find is not counted."""
+        return bool(self.table.events)
 
     # --- the session --------------------------------------------------------------------------
 
@@ -106,8 +106,6 @@ class SessionStreams:
                 self._open(event.stream, event.target)
             else:
                 self._tell(event)
-        if self._starved:
-            self._feed()
         return None
 
     def tell(self) -> None:
@@ -115,8 +113,6 @@ class SessionStreams:
         events = self.table.events
         while events:
             self._tell(events.popleft())
-        if self._starved:
-            self._feed()
 
     def end(self) -> None:
         """Tell the program that all streams are over with their session."""
@@ -153,8 +149,11 @@ class SessionStreams:
             case _:  # a client's, or `StreamOpened`, which `settle` takes
                 pass
 
-    def _feed(self) -> None:
-        """Say of streams without room that they have some again, once it is worth a read."""
+    def feed(self) -> None:
+        """Say of streams without room that they have some again, once it is worth a read.
+
+        Half of what may wait still does then, so this need not be asked after every packet.
+        """
         for number in list(self._starved):
             if self._room(number) >= self._most_waiting() // 2:
                 self._starved.discard(number)
@@ -227,9 +226,13 @@ class SessionStreams:
 
     def _room(self, number: int) -> int:
         """Return what a stream may be given: the least of its own room, the session's and that of all memory."""
-        room = self.table.room(number) - (MAX_WAITING - self._most_waiting())
+        room = self.table.room(number)
+        if not room:
+            return 0
+        room -= MAX_WAITING - self._most_waiting()
         return max(0, min(room, MAX_SENDING - self.table.sending))
 
     def _touch(self) -> None:
         self.tell()
+        self.feed()
         self._host.wake(self.sid)
