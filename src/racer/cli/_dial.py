@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import click
@@ -14,17 +15,27 @@ from racer._target import Target
 from racer.abc import check_seconds
 from racer.cli._exits import CommandError, Exit, silence
 from racer.cli._live import Unwatched, view_on, watch
-from racer.cli._program import config_option, json_option, load_dialer, plain_option
+from racer.cli._program import (
+    config_option,
+    json_option,
+    load_dialer,
+    memory_option,
+    plain_option,
+)
 from racer.cli._screen import Screen
 from racer.cli._waterfall import seconds
 from racer.errors import AllAttemptsFailed, DialTimeout
 
 if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
     from racer._dialer import Dialer
     from racer._report import RaceReport
     from racer.cli._live import View
 
 __all__ = ("command",)
+
+_FILE: Final = click.Path(path_type=Path)
 
 
 def _port(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
@@ -61,7 +72,12 @@ class _Wish:
 @click.option(
     "--exclude", multiple=True, metavar="NAME", help="Leave this entrant out (repeatable)."
 )
+@click.option("--html", metavar="FILE", type=_FILE, help="Write the race as a page, too.")
+@click.option(
+    "--save", metavar="FILE", type=_FILE, help="Write the report, too; `racer replay` takes it."
+)
 @config_option
+@memory_option
 @json_option
 @plain_option
 def command(
@@ -72,7 +88,10 @@ def command(
     timeout: float | None,
     only: tuple[str, ...],
     exclude: tuple[str, ...],
+    html: Path | None,
+    save: Path | None,
     config: str | None,
+    memory: bool,
     as_json: bool,
     plain: bool,
 ) -> None:
@@ -89,8 +108,10 @@ def command(
         only=only or None,
         exclude=exclude,
     )
+    for file in (html, save):
+        _check_place(file)
     view: View = Unwatched() if as_json else view_on(Screen.of(sys.stdout, plain=plain))
-    dial = _Dial(load_dialer(config), wish, view)
+    dial = _Dial(load_dialer(config, memory=memory), wish, view)
     try:
         anyio.run(dial.run)
     except AllAttemptsFailed as exc:
@@ -102,6 +123,15 @@ def command(
     finally:
         if dial.report is not None:
             _show(dial.report, view, as_json=as_json)
+            _write(dial.report, html=html, save=save)
+
+
+async def _is_proven(stream: ByteStream) -> None:
+    """Ask no more: nothing is read from a connection that is only tried, but its TLS was the target's own word.
+
+    For the memory, to which who won without a byte from the target has proven nothing.
+    """
+    del stream
 
 
 class _Dial:
@@ -119,7 +149,11 @@ class _Dial:
         wish = self._wish
         async with self._dialer:
             race = self._dialer.race(
-                wish.target, timeout=wish.timeout, only=wish.only, exclude=wish.exclude
+                wish.target,
+                timeout=wish.timeout,
+                only=wish.only,
+                exclude=wish.exclude,
+                check=_is_proven if wish.target.tls else None,
             )
             try:
                 winner = await watch(race, self._view)
@@ -141,3 +175,24 @@ def _show(report: RaceReport, view: View, *, as_json: bool) -> None:
             view.end(report)
     except BrokenPipeError:
         silence(sys.stdout.fileno())
+
+
+def _check_place(file: Path | None) -> None:
+    """Refuse a file that cannot be written, before a race is run for nothing.
+
+    Raises:
+        CommandError: there is no such directory, or it is one.
+    """
+    if file is not None and (file.is_dir() or not file.parent.is_dir()):
+        msg = f"{file}: {'is a directory' if file.is_dir() else 'there is no such directory'}"
+        raise CommandError(msg, Exit.SYSTEM)
+
+
+def _write(report: RaceReport, *, html: Path | None, save: Path | None) -> None:
+    """Write a race where it was asked for."""
+    if html is not None:
+        from racer.report import page  # noqa: PLC0415 - few ask for it
+
+        html.write_text(page(report), encoding="utf-8")
+    if save is not None:
+        save.write_text(f"{report.to_json(indent=2)}\n", encoding="utf-8")

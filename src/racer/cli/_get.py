@@ -17,7 +17,13 @@ from racer.abc import check_seconds
 from racer.cli._download import Download, parse_url
 from racer.cli._exits import CommandError, Exit
 from racer.cli._partial import Part, check_target
-from racer.cli._program import config_option, json_option, load_dialer, plain_option
+from racer.cli._program import (
+    config_option,
+    json_option,
+    load_dialer,
+    memory_option,
+    plain_option,
+)
 from racer.cli._progress import octets, progress_on
 from racer.cli._screen import Screen
 from racer.cli._sinks import FileSink, OutputSink, terminal_sink
@@ -80,6 +86,7 @@ def _fields(ctx: click.Context, param: click.Parameter, lines: tuple[str, ...]) 
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @config_option
+@memory_option
 @json_option
 @plain_option
 def command(
@@ -93,6 +100,7 @@ def command(
     headers: dict[str, str],
     quiet: bool,
     config: str | None,
+    memory: bool,
     as_json: bool,
     plain: bool,
 ) -> None:
@@ -111,7 +119,7 @@ def command(
     is_file = file is not None and not _is_device(file)
     if file is not None and is_file:
         check_target(file, force=force)
-    dialer = load_dialer(config)
+    dialer = load_dialer(config, memory=memory)
     view = progress_on(
         Screen.of(sys.stderr, plain=plain),
         there.path.rpartition("/")[2] or there.host,

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -29,6 +30,7 @@ __all__ = (
     "config_option",
     "json_option",
     "load_dialer",
+    "memory_option",
     "plain_option",
     "program",
     "run",
@@ -109,8 +111,24 @@ def plain_option(command: _F) -> _F:
     )(command)
 
 
-def load_dialer(config: str | None) -> Dialer:
+def memory_option(command: _F) -> _F:
+    """Add `--no-memory`, the parameter `memory`: for `load_dialer`."""
+    return click.option(
+        "--no-memory",
+        "memory",
+        is_flag=True,
+        default=True,
+        flag_value=False,
+        help="Neither use nor change what is remembered of earlier races.",
+    )(command)
+
+
+def load_dialer(config: str | None, *, memory: bool = True) -> Dialer:
     """Return a dialer as `--config` says, or as is configured where it says nothing; the caller closes it.
+
+    Args:
+        config: the file; `None` for the usual one.
+        memory: whether it remembers who won, where the configuration does not say no.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -118,7 +136,11 @@ def load_dialer(config: str | None) -> Dialer:
     """
     from racer import config as configuration  # noqa: PLC0415 - not every command reads one
 
-    return configuration.configured() if config is None else configuration.load(config)
+    read = configuration.read(config)
+    if not memory:
+        forgets = configuration.MemorySettings(enabled=False)
+        read = replace(read, memory=forgets)
+    return read.dialer(remember=True)
 
 
 # --- the program ----------------------------------------------------------------------------

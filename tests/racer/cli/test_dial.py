@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -79,6 +80,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -391,13 +393,34 @@ def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None
     text = capsys.readouterr().out
     options = [
         *("--port", "--tls / --no-tls", "--timeout", "--only", "--exclude"),
-        *("--config", "--json", "--plain"),
+        *("--html", "--save", "--config", "--no-memory", "--json", "--plain"),
     ]
-    assert re.findall(r"^  (?:-h, )?(--[a-z]+(?: / --no-tls)?)", text, re.MULTILINE) == [
+    assert re.findall(r"^  (?:-h, )?(--[a-z-]+(?: / --no-tls)?)", text, re.MULTILINE) == [
         *options,
         "--help",
     ]
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_a_race_can_be_kept_as_a_report_and_as_a_page(place: Path) -> None:
+    files = ["--save=race.json", "--html=race.html"]
+    with contextlib.chdir(place):
+        assert run("example.com", configuration(place, "fails"), *files).returncode == 1
+    report = RaceReport.from_json((place / "race.json").read_text())
+    assert report["fails"].error_type == "session_lost"
+    page = (place / "race.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "example.com:443 not connected" in page
+
+
+def test_a_file_that_cannot_be_written_is_said_before_the_race(place: Path) -> None:
+    for option in ("--save", "--html"):
+        for file in (place, place / "none" / "race"):
+            done = run("example.com", configuration(place, "fails"), f"{option}={file}")
+            assert (done.returncode, done.stdout) == (5, b"")
+            assert done.stderr.startswith(f"racer: {file}: ".encode())
+    done = run("example.com", configuration(place, "fails"), "--save=/dev/full", "--json")
+    assert (done.returncode, done.stderr) == (5, b"racer: No space left on device\n")
 
 
 def test_json_can_be_read_by_other_programs(place: Path) -> None:

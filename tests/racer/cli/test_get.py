@@ -18,6 +18,7 @@ import pytest
 from racer import RaceReport
 from racer.cli import main
 from racer.cli._progress import octets
+from tests.racer.cli import guests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,10 +101,13 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     monkeypatch.delenv("RACER_CONFIG", raising=False)
     return tmp_path
 
@@ -243,6 +247,28 @@ def test_json_tells_all_of_it(
         "tries": 1,
         "transports": ["direct"],
     }
+
+
+def test_the_last_winner_starts_first_unless_it_is_to_be_forgotten(
+    server: Server,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guests.install(here)
+    monkeypatch.syspath_prepend(str(here))
+    delays = (("hangs", 0), ("loops", 0.2))
+    config = here / "racer.toml"
+    config.write_text(
+        "".join(f'[[entrant]]\ntransport = "{name}"\nstart_delay = {s}\n' for name, s in delays)
+    )
+    starts = []
+    for more in ([], [], ["--no-memory"]):
+        options = ["-o", "x", "--force", "--json", f"--config={config}"]
+        assert main(["get", f"{server.url}/text", *options, *more]) == 0
+        (race,) = json.loads(capsys.readouterr().out)["races"]
+        starts.append(RaceReport.from_json(json.dumps(race))["loops"].started_at or 0.0)
+    assert starts[1] < 0.1 < min(starts[0], starts[2])
 
 
 # --- outputs --------------------------------------------------------------------------------
