@@ -26,7 +26,8 @@ Only what is listed takes part: there is never a direct attempt that the file do
 
 from __future__ import annotations
 
-from racer.config._places import configured, default_path, load, read
+from racer.config._places import configured, default_path, load, read, reload
+from racer.config._sample import sample
 from racer.config._settings import Configuration, EntrantSettings, MemorySettings, ProxySettings
 
 __all__ = (
@@ -38,4 +39,6 @@ __all__ = (
     "default_path",
     "load",
     "read",
+    "reload",
+    "sample",
 )

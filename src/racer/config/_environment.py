@@ -108,6 +108,9 @@ def hide(text: str, secrets: Mapping[str, str], innocent: Iterable[str] = ()) ->
     for name, value in sorted(secrets.items(), key=lambda item: -len(item[1])):
         for form in dict.fromkeys([value, repr(value)[1:-1], quote(value, safe="")]):
             text = _hide_one(text, name, form.casefold(), spared)
+        mark = f"${{{name}}}"
+        while mark * 2 in text:
+            text = text.replace(mark * 2, mark)
     return text
 
 
@@ -123,9 +126,7 @@ def _hide_one(text: str, name: str, secret: str, spared: set[str]) -> str:
             end = at + size
             size += 1
         if end > at and not _is_spared(text, at, end, spared):
-            mark = f"${{{name}}}"
-            if not shown or shown[-1] != mark:
-                shown.append(mark)
+            shown.append(f"${{{name}}}")
             at = end
         else:
             end = max(end, at + 1)

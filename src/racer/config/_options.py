@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from racer.abc import Guest
@@ -20,18 +20,29 @@ if TYPE_CHECKING:
 
     from racer.config._lines import KeyPath
 
-__all__ = ("Option", "options_of", "refused_option", "summary_of")
+__all__ = ("Option", "made_by", "options_of", "refused_option", "summary_of")
 
-_ENTRY: Final = re.compile(r"^(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?: \([^)]*\))?: (?P<words>.*)$")
-_SECTION: Final = re.compile(r"^[A-Z][A-Za-z ]*:$")
+_ENTRY: Final = re.compile(
+    r"^(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?: \((?P<kind>[^)]*)\))?: (?P<words>.*)$"
+)
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _UNKNOWN: Final = re.compile(r"unknown key (?P<quote>['\"])(?P<key>.*?)(?P=quote)")
 _MISSING: Final = re.compile(r"(?P<key>[a-z][a-z0-9_-]*): missing")
 
 # Annotations that TOML has a value for. What else a parameter takes is code, and no option.
-_WRITABLE: Final = re.compile(
-    r"^(?:bool|int|float|str|Sequence|Iterable|list|tuple|Mapping|dict)\b"
-)
+_KINDS: Final = {
+    "bool": "bool",
+    "int": "int",
+    "float": "float",
+    "str": "text",
+    "Sequence": "list",
+    "Iterable": "list",
+    "list": "list",
+    "tuple": "list",
+    "Mapping": "table",
+    "dict": "table",
+}
+_WORD: Final = re.compile(r"\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,42 +54,40 @@ class Option:
         meaning: what it does, with its unit and bounds; empty where the guest does not say.
         default: what holds where it is left out; `inspect.Parameter.empty` where it has to be given or is not known.
         needed: whether it has to be given.
+        kind: of its value: `bool`, `int`, `float`, `text`, `list` or `table`; empty where that is not known.
     """
 
     name: str
     meaning: str = ""
     default: object = inspect.Parameter.empty
     needed: bool = False
+    kind: str = ""
 
 
 def options_of(factory: Callable[..., Any]) -> tuple[Option, ...]:
     """Return the options of the guest that a factory makes; those it does not describe are not among them."""
-    kind = _made_by(factory)
+    kind = made_by(factory)
     found: dict[str, Option] = {}
     if kind is not None:
         meanings = _section(inspect.getdoc(kind), "Args:")
         for parameter in _parameters(kind):
-            if parameter.name != "name" and _is_writable(parameter):
+            if parameter.name != "name" and (value_kind := _kind_of(parameter)):
                 found[parameter.name] = Option(
                     name=parameter.name,
-                    meaning=meanings.get(parameter.name, ""),
+                    meaning=meanings.get(parameter.name, ("", ""))[1],
                     default=parameter.default,
                     needed=parameter.default is inspect.Parameter.empty,
+                    kind=value_kind,
                 )
-    for name, meaning in _section(inspect.getdoc(factory), "Options:").items():
-        known = found.get(name)
-        found[name] = Option(
-            name=name,
-            meaning=meaning,
-            default=inspect.Parameter.empty if known is None else known.default,
-            needed=known is not None and known.needed,
-        )
+    for name, (told, meaning) in _section(inspect.getdoc(factory), "Options:").items():
+        known = found.get(name, Option(name=name))
+        found[name] = replace(known, meaning=meaning, kind=told or known.kind)
     return tuple(sorted(found.values(), key=lambda option: not option.needed))
 
 
 def summary_of(factory: Callable[..., Any]) -> str:
     """Return the first sentence about the guest that a factory makes; empty if it says nothing."""
-    kind = _made_by(factory)
+    kind = made_by(factory)
     text = inspect.getdoc(kind) if kind is not None else ""
     return (text or "").split("\n\n")[0].replace("\n", " ")
 
@@ -89,8 +98,8 @@ def refused_option(text: str, options: Mapping[str, Any]) -> KeyPath:
     table: Any = options
     rest = text
     while isinstance(table, dict):
-        if (unknown := _UNKNOWN.match(rest)) and unknown["key"] in table:
-            return (*path, unknown["key"])
+        if unknown := _UNKNOWN.match(rest):
+            return (*path, unknown["key"]) if unknown["key"] in table else tuple(path)
         match = _KEY.match(rest)
         inner = table.get("options") if path else None
         if match is None:
@@ -115,7 +124,7 @@ def refused_option(text: str, options: Mapping[str, Any]) -> KeyPath:
     return tuple(path)
 
 
-def _made_by(factory: Callable[..., Any]) -> type[Guest] | None:
+def made_by(factory: Callable[..., Any]) -> type[Guest] | None:
     """Return the class of the guests that a factory makes, if its annotation says so."""
     if isinstance(factory, type):
         return factory if issubclass(factory, Guest) else None
@@ -135,13 +144,14 @@ def _parameters(kind: type[Guest]) -> list[inspect.Parameter]:
     return [one for one in found if one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}]
 
 
-def _is_writable(parameter: inspect.Parameter) -> bool:
-    """Return whether TOML can say what a parameter takes, as its annotation or its default shows."""
-    if isinstance(parameter.default, bool | int | float | str):
-        return True
+def _kind_of(parameter: inspect.Parameter) -> str:
+    """Return what TOML says for a parameter, as its annotation shows, or else its default; empty if it is code."""
     annotation = parameter.annotation
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return any(_WRITABLE.match(part.strip()) for part in _alternatives(text))
+    words = [_WORD.match(part.strip()) for part in _alternatives(text)]
+    kinds = [_KINDS[word[0]] for word in words if word and word[0] in _KINDS]
+    default = type(parameter.default).__name__
+    return kinds[0] if kinds else _KINDS.get(default, "")
 
 
 def _alternatives(annotation: str) -> list[str]:
@@ -156,23 +166,24 @@ def _alternatives(annotation: str) -> list[str]:
     return parts
 
 
-def _section(docstring: str | None, title: str) -> dict[str, str]:
-    """Return the entries of a section of a docstring in Google's form, by name, each on one line."""
-    found: dict[str, str] = {}
+def _section(docstring: str | None, title: str) -> dict[str, tuple[str, str]]:
+    """Return the entries of a section of a docstring in Google's form: by name the kind, if told, and the words."""
+    found: dict[str, tuple[str, str]] = {}
     inside, margin, name = False, 0, ""
     for line in (docstring or "").splitlines():
         words = line.strip()
         indent = len(line) - len(line.lstrip())
-        if not indent and words:
-            inside = words == title
-            margin = 0
-        elif inside and words:
+        if not words:
+            continue
+        if not indent:
+            inside, margin = words == title, 0
+        elif inside:
             margin = margin or indent
-            if indent == margin:
+            if indent > margin and name:
+                found[name] = (found[name][0], f"{found[name][1]} {words}")
+            elif indent == margin:
                 match = _ENTRY.match(words)
                 name = match["name"] if match else ""
                 if match:
-                    found[name] = match["words"]
-            elif name:
-                found[name] += f" {words}"
+                    found[name] = (match["kind"] or "", match["words"])
     return found

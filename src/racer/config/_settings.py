@@ -6,18 +6,18 @@ import datetime
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from racer import _registry
 from racer._dialer import Dialer
+from racer._memory import DEFAULT_TTL, Memory
 from racer._roster import Entrant, Recipe
 from racer.abc import check_seconds
 from racer.config._environment import hide
 from racer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
@@ -112,7 +112,8 @@ class MemorySettings:
     Attributes:
         enabled: `None` leaves it to the program: racer's own commands remember, the library does not.
         ttl: seconds after which a win is forgotten; `None` for the memory's own.
-        file: where it is kept from run to run; `None` for the user's state directory, empty for this process only.
+        file: where it is kept from run to run, `~` for the home directory; `None` for `Memory.default_path()`, empty for
+            this process only.
     """
 
     enabled: bool | None = None
@@ -131,6 +132,28 @@ class MemorySettings:
         if file is not None and (not isinstance(file, str) or "\0" in file):
             msg = "file must be the path of a file, without a NUL in it"
             raise ConfigError(msg)
+
+    def make(self, *, remember: bool) -> Memory | None:
+        """Return a memory of that kind, or `None` for none; nothing is read yet.
+
+        Args:
+            remember: what holds where `enabled` leaves it open.
+
+        Raises:
+            ConfigError: the path begins with `~`, and there is no home directory.
+        """
+        if not (remember if self.enabled is None else self.enabled):
+            return None
+        ttl = DEFAULT_TTL if self.ttl is None else self.ttl
+        try:
+            if self.file is None:
+                return Memory(Memory.default_path(), ttl=ttl)
+            return Memory(Path(self.file).expanduser() if self.file else None, ttl=ttl)
+        except RuntimeError as exc:  # no home directory
+            if self.file is None:
+                return Memory(ttl=ttl)
+            msg = f"memory.file: {exc}"
+            raise ConfigError(msg) from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +219,14 @@ class Configuration:
     def dialer(
         self,
         *,
+        remember: bool = False,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
     ) -> Dialer:
-        """Return a dialer made as it says, with guests of its own; the caller closes it. Nothing is dialed.
+        """Return a dialer made as it says, with guests and a memory of its own; the caller closes it. Nothing is dialed.
 
         Args:
+            remember: whether to remember who won where `[memory]` leaves it open.
             tracer_provider: where spans go; `None` for the global provider.
             meter_provider: where metrics go; likewise.
 
@@ -213,6 +238,7 @@ class Configuration:
             self.entrants,
             timeout=self.timeout,
             redact=self.redact,
+            memory=self.memory.make(remember=remember),
             tracer_provider=tracer_provider,
             meter_provider=meter_provider,
         )

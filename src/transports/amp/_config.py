@@ -20,6 +20,10 @@ def make(context: MakeContext) -> Amp:
 
     `cache_url` may be empty, for none.
 
+    Options:
+        cache_url: the cache's base URL; empty asks the broker itself.
+        allow: origins that the broker is known to serve; left out: it says so itself.
+
     Raises:
         ConfigError: an option is unknown or wrong; says which, and why.
     """

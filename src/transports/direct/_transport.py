@@ -180,6 +180,14 @@ class Direct(Transport):
 def make(context: MakeContext) -> Direct:
     """Return a `Direct` from a configuration's options: all of its own but the hooks and `resolver_tls`, which are code.
 
+    Options:
+        resolver: `"system"`, a URL such as `"https://9.9.9.9/dns-query"` or `"udp://192.0.2.53"`, or a list of up to 8 of
+            these.
+        hosts: names to lists of IP addresses, best first, which go before all resolvers. `*.example.com` is every name
+            below that one.
+        local_address: an IP address of this machine to connect from, to resolvers with a URL too; only targets of its
+            family can be reached then.
+
     Raises:
         ConfigError: an option is unknown or wrong.
     """

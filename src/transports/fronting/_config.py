@@ -29,6 +29,12 @@ def make(context: MakeContext) -> Fronting:
 
     `fronts` is the path of the list.
 
+    Options:
+        fronts: the path of the list of fronts, plain or gzipped.
+        country: two letters, for the list's policies on names; left out: the default ones.
+        state_dir: a folder for the latest list and the fronts that worked, readable by their owner alone; left out: nothing
+            is kept from one run to the next.
+
     Raises:
         ConfigError: an option is unknown or wrong; says which, and why.
     """

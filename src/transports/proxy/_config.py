@@ -30,6 +30,12 @@ def make_socks5(context: MakeContext) -> Socks5:
 
     The table `base` has the key `transport`, the name of an installed one, and may have `name` and `options`.
 
+    Options:
+        proxy: where the server is, `"host:port"`; the port is 1080 where the text has none.
+        tls: whether to speak TLS to the server, verified with the system's trust.
+        base (table): how it is reached: `{transport = "direct", options = {}}`, any transport that gives byte streams; left
+            out: over TCP with the system's resolver.
+
     Raises:
         ConfigError: an option is unknown or wrong; says which, and why.
     """
@@ -39,6 +45,13 @@ def make_socks5(context: MakeContext) -> Socks5:
 
 def make_http_connect(context: MakeContext) -> HttpConnect:
     """Return an `HttpConnect` from its options: those of the class, with `base` as a table, as in `make_socks5`.
+
+    Options:
+        proxy: where the proxy is, `"host:port"`.
+        tls: whether to speak TLS to the proxy, verified with the system's trust.
+        base (table): how it is reached: `{transport = "direct", options = {}}`, any transport that gives byte streams; left
+            out: over TCP with the system's resolver.
+        headers: further fields for the proxy, names to values in ASCII, up to 8192 octets together; treated as secret.
 
     Raises:
         ConfigError: an option is unknown or wrong; says which, and why.

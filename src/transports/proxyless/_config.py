@@ -34,6 +34,15 @@ def make(context: MakeContext) -> Proxyless:
     `outline` is the path of a strategy file of Outline's smart dialer, which takes the place of `resolvers`, `strategies`
     and `fallbacks`; with `skip_unsupported = true`, fallbacks in it that are not supported are left out.
 
+    Options:
+        resolvers: `"system"`, and URLs such as `"https://192.0.2.1/dns-query"`; up to 64, in the order in which they are
+            asked.
+        fallbacks: what is left when all of it fails: `socks5://` URLs.
+        memory: a file for the winners, so that the next start need not search; left out: none. It names hosts.
+        outline (text): the path of a strategy file of Outline's smart dialer, which takes the place of `resolvers`,
+            `strategies` and `fallbacks`.
+        skip_unsupported (bool): whether fallbacks in that file that are not supported are left out.
+
     Raises:
         ConfigError: an option is unknown or wrong, or the file cannot be used.
     """
