@@ -256,7 +256,8 @@ def test_a_park_ends_after_600_ms_with_what_it_waited() -> None:
     assert said.opened.held == pytest.approx(0.6)
 
 
-def test_octets_answer_the_newest_copy_at_once_and_the_oldest_question_first() -> None:
+def test_octets_answer_the_newest_copies_at_once_and_the_oldest_question_first() -> None:
+    """Of copies from another address nobody can tell whether a resolver has several, or a stranger replays."""
     desk, client = begin()
     stream = client.open_stream()
     first, second = poll(client), poll(client)
@@ -269,9 +270,10 @@ def test_octets_answer_the_newest_copy_at_once_and_the_oldest_question_first() -
     assert desk.ask(copy, newer) == []
     desk.wait(0.08)
     stream.write(bytes(1500))
-    (one, two) = desk.flush()
-    assert [source for _, source, _ in desk.said[-2:]] == [newer, RESOLVER]
+    (home, one, two) = desk.flush()
+    assert [source for _, source, _ in desk.said[-3:]] == [RESOLVER, newer, RESOLVER]
     assert client.read(one).id == int.from_bytes(copy[:2], "big")
+    assert client.read(one).payload == client.read(home).payload
     said = client.open(first, one)
     assert said is not None
     assert said.opened.held == pytest.approx(0.156, abs=0.008)
@@ -296,6 +298,26 @@ def test_a_third_question_of_a_path_sends_the_oldest_away_empty() -> None:
     assert said is not None
     assert said.frames == []
     assert desk.server.status(desk.now).sessions[0].parked == 3
+
+
+def test_every_copy_that_is_remembered_is_answered_when_a_park_comes_to_nothing() -> None:
+    elsewhere = Source(bytes([192, 0, 2, 54]), 1234)
+    for code, said in ((EndCode.OPERATOR, True), (EndCode.UNKNOWN, False)):
+        desk, client = begin()
+        asked = poll(client)
+        desk.ask(asked.message)
+        desk.ask(client.again(asked), elsewhere)
+        assert desk.server.end(client.sid, code, desk.now)
+        home, other = desk.flush()
+        assert (client.open(asked, home) is not None) is said
+        assert client.open(asked, other) is None, "one number, one seal"
+    # Below the floor:
+    desk, client = begin()
+    asked = poll(client)
+    desk.ask(asked.message)
+    desk.ask(client.again(asked), elsewhere)
+    later = client.packet(Floor(0))
+    assert len(desk.ask(later.message)) == 3
 
 
 def test_the_fourth_copy_ends_a_park() -> None:

@@ -78,6 +78,47 @@ def test_answers_that_are_said_again_change_nothing_an_hour_later_either() -> No
     simulation.check_quiet()
 
 
+def slow_echo(quirks: kinds.Quirks, *, copies: int) -> tuple[float, int, Simulation]:
+    """Return when a slow echo came back, after how many questions, while all is replayed so often from elsewhere."""
+    simulation = Simulation(Story(seed=1 + copies, ways=(Way(resolver=quirks),)))
+    client, server = simulation.client, simulation.server
+    simulation.finish(client.dial("echo-0.test", 5))
+    server.tape = []
+    flow = client.dial("slow-350-1.test", 10, eager=True)
+    seen = 0
+    while not flow.done:
+        simulation.world.run(simulation.world.time + 0.010, stop=lambda: flow.done)
+        new = server.tape[seen:]
+        seen = len(server.tape)
+        for arrival in new:
+            for _ in range(copies):
+                server.inject(arrival.message, VICTIM)
+    assert flow.succeeded
+    assert flow.ended is not None
+    simulation.check(may=frozenset())
+    return flow.ended - flow.began, client.asked, simulation
+
+
+@pytest.mark.parametrize("quirks", [kinds.PLAIN, kinds.UNBOUND, kinds.BIND], ids=str)
+@pytest.mark.parametrize("copies", [1, 2])
+def test_who_replays_parked_questions_from_elsewhere_takes_no_answer_away(
+    copies: int, quirks: kinds.Quirks
+) -> None:
+    undisturbed, _, _ = slow_echo(quirks, copies=0)
+    took, _, simulation = slow_echo(quirks, copies=copies)
+    # Unbound repeats by itself, and with a stranger's copies that makes four: a park ends early.
+    assert took == pytest.approx(undisturbed, abs=0.070 if quirks is kinds.UNBOUND else 0.001)
+    assert simulation.server.given.get(VICTIM[:3], 0) <= UNPROVEN_OCTETS
+
+
+@pytest.mark.parametrize("copies", [3, 5])
+def test_so_many_copies_end_parks_early_and_cost_a_round_trip_at_most(copies: int) -> None:
+    undisturbed, asked, _ = slow_echo(kinds.PLAIN, copies=0)
+    took, more, _ = slow_echo(kinds.PLAIN, copies=copies)
+    assert took <= undisturbed + 0.071
+    assert more <= 3 * asked
+
+
 def test_a_stranger_can_aim_little_of_a_download_at_a_third_party() -> None:
     """The questions of a busy session come again from a victim's address, while it goes on."""
     simulation = Simulation(Story(ways=(Way(resolver=kinds.PLAIN),)))

@@ -51,8 +51,6 @@ class Meddled:
     def check(self) -> None:
         """Whatever was sent, all goes on and comes to its end."""
         simulation = self.simulation
-        # A copy that comes from elsewhere is the newest, and gets the answer (SPEC 13.4).
-        simulation.server.waiting.clear()
         simulation.rest(1.0)
         before = self.stays.received
         self.stays.write_more(100)

@@ -20,11 +20,12 @@ MEMORY: Final = 1.0  # seconds for which traffic and repeats count
 
 
 class Park:
-    """One question that waits, by its newest copy.
+    """One question that waits, by its newest copies.
 
     Attributes:
         number: its packet number.
-        question: the newest copy.
+        question: the newest copy from the address that the first came from.
+        elsewhere: the newest from any other, or None.
         info: what the packet says of its path, and of the answer's size.
         since: when its first copy came, in awake seconds.
         until: when it ends.
@@ -32,12 +33,13 @@ class Park:
         alarm: what ends it.
     """
 
-    __slots__ = ("alarm", "copies", "info", "number", "question", "since", "until")
+    __slots__ = ("alarm", "copies", "elsewhere", "info", "number", "question", "since", "until")
 
     def __init__(self, number: int, question: Question, info: Info, since: float) -> None:
         """Begin with the first copy."""
         self.number = number
         self.question = question
+        self.elsewhere: Question | None = None
         self.info = info
         self.since = since
         self.until = since + HOLD
@@ -58,8 +60,10 @@ class _Path:
 class Parking:
     """The parked questions of one session, in order of arrival.
 
-    A resolver forgets its older copies when it asks again, so only the newest is worth an answer. Held for too long
-    it loses patience with the server, and with everybody who asks through it.
+    A resolver forgets its older copies when it asks again, so only the newest is worth an answer. What comes from
+    another address may be the same resolver's, or of somebody who replays what he saw: both copies are answered, so that
+    he takes no answer away. Held for too long a resolver loses patience with the server, and with everybody who asks
+    through it.
 
     Attributes:
         parks: those that wait, by packet number.
@@ -100,7 +104,10 @@ class Parking:
         """Take another copy of a parked question; return whether that ends the park."""
         path = self._path(park.info.path)
         path.repeated = now.awake
-        park.question = question
+        if question.source.address == park.question.source.address:
+            park.question = question
+        else:
+            park.elsewhere = question
         park.copies += 1
         if self._is_impatient(path, now.awake):
             park.until = min(park.until, park.since + SHORT_HOLD)

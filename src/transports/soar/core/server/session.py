@@ -249,7 +249,7 @@ class Session:
             elif number in parks:
                 park = parks[number]
                 self._unpark(park)
-                self._owner.replies.empty(park.question)
+                self._dismiss(park)
         sampled, since = self._sample
         if sampled < self.records.floor:
             # From an answer to the question that settles it is a round trip, or little more.
@@ -389,9 +389,11 @@ class Session:
             self._unpark(park)
             record = self.records.get(park.number)
             if record is None or code is EndCode.UNKNOWN:
-                self._owner.replies.empty(park.question)
+                self._dismiss(park)
             else:
                 self._say_end(park.number, record, park.question, code, now)
+                if park.elsewhere is not None:
+                    self._owner.replies.empty(park.elsewhere)
 
     def _release(self, park: Park, now: Instant) -> None:
         self._unpark(park)
@@ -401,6 +403,13 @@ class Session:
         record = self.records.get(park.number)
         if record is not None:  # always, as above
             self._answer(park.number, record, park.question, park.info, now)
+            if park.elsewhere is not None:
+                self._repeat(record, park.elsewhere, park.info)
+
+    def _dismiss(self, park: Park) -> None:
+        self._owner.replies.empty(park.question)
+        if park.elsewhere is not None:
+            self._owner.replies.empty(park.elsewhere)
 
     def _unpark(self, park: Park) -> None:
         self.parking.remove(park)
