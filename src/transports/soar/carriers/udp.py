@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import socket
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -16,7 +18,6 @@ from transports._net.udp import DatagramSocket
 from transports._net.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Awaitable, Callable, Sequence
 
     from anyio.abc import TaskGroup, UnreliableObjectStream
@@ -28,6 +29,7 @@ __all__ = ("UDPCarrier",)
 _MAX_DATAGRAM: Final = (
     4096  # octets; we never ask for more, and a larger buffer costs time for each datagram
 )
+_BUFFER: Final = 1 << 20  # octets, of the socket: answers that come while the loop does something else
 _BATCH: Final = 64  # datagrams taken in one go, so that other tasks get their turn
 _MAX_WAITING: Final = 256  # questions that wait for a socket
 _FAREWELL: Final = (
@@ -141,6 +143,9 @@ class _Socket:
         self._sock: socket.socket | None = (
             stream.extra(SocketAttribute.raw_socket) if isinstance(stream, DatagramSocket) else None
         )
+        if self._sock is not None:
+            with suppress(OSError):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         self._queue: deque[bytes] = deque(maxlen=_MAX_WAITING)
         self._queued = Wakeup()
         self._used_at = anyio.current_time()

@@ -167,8 +167,18 @@ def test_bursts_are_of_sixteen_and_follow_at_twice_the_windows_rate() -> None:
 def test_an_idle_path_has_one_burst_not_more() -> None:
     window = Window()
     assert window.room(1000.0, RTT) == 12
-    window.size = 700.0
+    window.size = 192.0
     assert window.room(2000.0, RTT) == BURST
+
+
+def test_bursts_grow_with_a_wide_window() -> None:
+    window = Window()
+    window.size = 768.0
+    assert window.room(1.0 + RTT, RTT) == 64
+    for _ in range(64):
+        window.sent(1.0 + RTT)
+    later = window.next_burst(1.0 + RTT, RTT)
+    assert later == pytest.approx(1.0 + RTT + 16 * RTT / (2 * 768))
 
 
 @settings(max_examples=60)
@@ -203,7 +213,7 @@ def test_whatever_happens_it_stays_in_its_bounds(steps: list[tuple[str, float, f
             window.refused(RTT, now)
         assert LEAST_WINDOW <= window.size <= window.most <= MOST_WINDOW
         assert window.in_flight >= 0
-        assert 0 <= window.room(now, RTT) <= BURST
+        assert 0 <= window.room(now, RTT) <= max(BURST, window.size / 12)
         assert window.next_burst(now, RTT) >= now
 
 

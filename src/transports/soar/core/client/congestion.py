@@ -16,7 +16,7 @@ UNPROVEN_WINDOW: Final = 128
 """The most, until that many in flight came back without a queue."""
 MOST_WINDOW: Final = 768
 BURST: Final = 16
-"""The most questions sent in one instant."""
+"""The most questions sent in one instant while the window is below 192; then a twelfth of it."""
 
 _LOSS_CUT: Final = 0.7
 _QUEUE_CUT: Final = 0.85
@@ -33,6 +33,7 @@ _BASE_WEIGHT: Final = 1 / 16
 _LEAST_OUTCOMES: Final = 8
 _DEVIATIONS: Final = 1.5
 _LEAST_FAILURES: Final = 2
+_BURST_PART: Final = 1 / 12
 _PACE: Final = 2.0  # bursts follow each other at twice the rate that the window allows
 
 
@@ -107,7 +108,7 @@ class Window:
     def next_burst(self, now: float, srtt: float) -> float:
         """Return when a quarter of a burst may follow, for a path that has room in its window and no more tokens."""
         self._refill(now, srtt)
-        missing = max(0.0, BURST / 4 - self._tokens)
+        missing = max(0.0, self._burst / 4 - self._tokens)
         return now + missing * srtt / (_PACE * self.size)
 
     def sent(self, now: float) -> None:
@@ -153,9 +154,14 @@ class Window:
         self._refused_until = now + srtt
         self._cut(_LIMIT_CUT * self.in_flight)
 
+    @property
+    def _burst(self) -> float:
+        # What a wide window sends in five milliseconds or so: to wake up for less costs more than it spares a resolver.
+        return max(BURST, self.size * _BURST_PART)
+
     def _refill(self, now: float, srtt: float) -> None:
         rate = _PACE * self.size / max(srtt, 1e-4)
-        self._tokens = min(float(BURST), self._tokens + (now - self._tokens_at) * rate)
+        self._tokens = min(self._burst, self._tokens + (now - self._tokens_at) * rate)
         self._tokens_at = now
 
     def _turn(self, now: float, srtt: float) -> None:
