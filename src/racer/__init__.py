@@ -24,7 +24,7 @@ from racer._version import __version__
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from racer import config, http, http2, proxy, scheduling, testing
+    from racer import config, doctor, http, http2, proxy, scheduling, testing
 
 __all__ = (
     "Attempt",
@@ -44,6 +44,7 @@ __all__ = (
     "aclose",
     "config",
     "dial",
+    "doctor",
     "errors",
     "explain",
     "http",
@@ -54,7 +55,7 @@ __all__ = (
     "testing",
 )
 
-_LAZY = frozenset({"config", "http", "http2", "proxy", "scheduling", "testing"})
+_LAZY = frozenset({"config", "doctor", "http", "http2", "proxy", "scheduling", "testing"})
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -37,6 +37,7 @@ class Cause(enum.StrEnum):
     ADDRESS_BLOCK = "address_block"
     REFUSED = "refused"
     PROXY = "proxy"
+    SERVER = "server"
     TARGET = "target"
     TUNNEL = "tunnel"
     SESSION = "session"
@@ -240,7 +241,6 @@ def _headline(report: RaceReport) -> str:
 # --- what is most likely wrong --------------------------------------------------------------
 
 _SILENT: Final = (_E.HOST_UNREACHABLE, _E.DNS_FAILURE, _E.TIMEOUT, _E.TUNNEL_SILENT)
-_INTERCEPTED: Final = ("hostname mismatch", "ip address mismatch", "self-signed", "self signed")
 _OUTDATED: Final = ("not yet valid", "has expired")
 
 # What each reason is a sign of, where nothing speaks for something else.
@@ -257,11 +257,8 @@ _SIGNS: Final[dict[Cause, tuple[ErrorType | tuple[ErrorType, Stage], ...]]] = {
         _E.HOST_UNREACHABLE,
     ),
     Cause.REFUSED: (_E.CONNECTION_REFUSED,),
-    Cause.PROXY: (
-        _E.PROXY_REFUSED,
-        (_E.TIMEOUT, _S.HANDSHAKE),
-        (_E.CONNECTION_RESET, _S.HANDSHAKE),
-    ),
+    Cause.PROXY: (_E.PROXY_REFUSED,),
+    Cause.SERVER: ((_E.TIMEOUT, _S.HANDSHAKE), (_E.CONNECTION_RESET, _S.HANDSHAKE)),
     Cause.TARGET: (_E.TARGET_REFUSED,),
     Cause.TUNNEL: (_E.TUNNEL_SILENT,),
     Cause.SESSION: (_E.SESSION_LOST, _E.SESSION_ENDED),
@@ -303,8 +300,6 @@ def _cause_of(failure: _Failure) -> Cause:
         return Cause.CLOCK if failure.says(*_OUTDATED) else Cause.INTERCEPTION
     if failure.kind is _E.CREDENTIAL_REJECTED:
         return Cause.GRANT if failure.says("grant") else Cause.CREDENTIAL
-    if failure.says(*_INTERCEPTED):  # told by a transport that has TLS of its own
-        return Cause.INTERCEPTION
     if failure.kind is _E.SESSION_ENDED and failure.says("grant"):
         return Cause.GRANT
     by_stage = failure.stage is not None and (failure.kind, failure.stage)

@@ -75,6 +75,13 @@ REMEDIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "Ask whoever runs it whether the host and port are allowed; many allow port 443 only.",
         ),
     ),
+    "server": (
+        "The transport's own server, a proxy or the far end of a tunnel, does not answer as it should.",
+        (
+            "See that it runs, and that its address, port and key are right in the configuration.",
+            "Run `racer doctor`, which looks closer.",
+        ),
+    ),
     "target": (
         "The tunnel works; its far end may not, or cannot, reach the host.",
         (

@@ -12,12 +12,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, TypeVarTuple
 
+from racer._finding import Finding, Verdict
 from racer._report import Attempt, Outcome
 from racer._target import Target
 from racer.errors import ConfigError, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from anyio.abc import ByteStream, UnreliableObjectStream
     from opentelemetry.metrics import Meter
@@ -30,6 +31,7 @@ __all__ = (
     "DialTCP",
     "DialUDP",
     "Factory",
+    "Finding",
     "Guest",
     "Host",
     "MakeContext",
@@ -45,6 +47,7 @@ __all__ = (
     "Traits",
     "Transport",
     "TransportStatus",
+    "Verdict",
     "check_delay",
     "check_seconds",
     "check_tier",
@@ -338,6 +341,14 @@ class Guest(abc.ABC):
     def status(self) -> TransportStatus:
         """Return what `Dialer.status()` shows about this guest; synchronous, no IO."""
         return TransportStatus()
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """Return what the guest's own checks find, for `racer doctor`; by default it has none.
+
+        Called after attempts were made, so that there is something to tell; `start` may not have succeeded. Takes 10 s at
+        most, opens nothing that it does not close, and puts no secret into what it returns.
+        """
+        return ()
 
     def update_credential(self, credential: object) -> None:
         """Use a new credential from now on: no attempt that begins after this call uses the old one.

@@ -10,8 +10,9 @@ from anyio.abc import SocketAttribute
 from anyio.to_thread import run_sync
 
 from racer.abc import Traits, Transport, TransportStatus, check_seconds
-from racer.errors import ConfigError, LocalProtocolError, TransportError
+from racer.errors import ConfigError, LocalProtocolError, NetworkError, TransportError
 from transports.soar._clocks import SystemClocks
+from transports.soar._diagnose import LastAttempt, ask_zones, findings
 from transports.soar._engine import Engine
 from transports.soar._ways import checked_resolvers, make_ways, system_resolvers
 from transports.soar.core.client.settings import ClientSettings
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-    from racer.abc import DialTCP, DialUDP, Host, MakeContext, Progress, Target
+    from racer.abc import Attempt, DialTCP, DialUDP, Finding, Host, MakeContext, Progress, Target
     from transports._net.resolver_urls import ResolverURL
     from transports.soar._clocks import Clocks
 
@@ -126,6 +127,7 @@ class Soar(Transport):
         self._clocks = clocks or SystemClocks()
         self._engine: Engine | None = None
         self._is_closed = False
+        self._last: LastAttempt | None = None
 
     def serves(self, target: Target) -> str | None:
         """Return why no tunnel leads to `target`: only a scoped address is of no use elsewhere."""
@@ -195,6 +197,29 @@ class Soar(Transport):
         if self._engine is None:
             return TransportStatus(health="closed" if self._is_closed else "not started")
         return self._engine.status()
+
+    def observe(self, attempt: Attempt) -> None:
+        """Remember how the last attempt ended, for `diagnose`."""
+        self._last = LastAttempt.of(attempt)
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """Return whether the zones are delegated, the server has our key and takes our grant, and what sessions there are."""
+        resolvers: list[ResolverURL] = []
+        for each in self._resolvers:
+            try:
+                resolvers.extend([each] if each is not None else await run_sync(system_resolvers))
+            except NetworkError:
+                continue  # this machine has none: the doctor has said so by then
+        answers = await ask_zones(
+            list(dict.fromkeys(resolvers)),
+            [zone.text for zone in self._settings.zones],
+            tls=self._tls,
+            dial_tcp=self._dial_tcp,
+            dial_udp=self._dial_udp,
+        )
+        engine = self._engine
+        sessions = () if engine is None else engine.core.status(self._clocks.now()).sessions
+        return findings(self.name, answers, self._last, sessions)
 
     async def aclose(self) -> None:
         """End all sessions, and tell the server; what was written to streams has half a second to arrive."""

@@ -1,0 +1,139 @@
+"""Tries each transport by itself, several times, and says how that went."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from racer._axis import seconds
+from racer._cleanup import close_within
+from racer._explain import explain
+from racer._finding import Finding, Verdict
+from racer._report import Outcome
+from racer.errors import DialError, NoTransports
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from racer._dialer import Dialer
+    from racer._report import Attempt, RaceReport
+    from racer._target import Target
+
+__all__ = ("Trial", "judge_trial", "try_entrant")
+
+_OURSELVES: Final = "racer doctor"  # whom nobody needs to be sent to from here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What came of trying one entrant.
+
+    Attributes:
+        name: the entrant's.
+        reports: one for each try, each of a race of this one alone.
+        wanted: how many tries were meant.
+    """
+
+    name: str
+    reports: tuple[RaceReport, ...]
+    wanted: int
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Its part in each of them."""
+        return [report[self.name] for report in self.reports]
+
+
+async def try_entrant(
+    dialer: Dialer, name: str, target: Target, *, repeats: int, limit: float
+) -> Trial:
+    """Return what comes of dialing by one entrant, again and again; every connection is closed.
+
+    One that uses up the whole time is not tried again: it would only do so once more.
+
+    Args:
+        dialer: whose entrant it is.
+        name: the entrant's.
+        target: where to.
+        repeats: how often.
+        limit: seconds for each try.
+    """
+    reports: list[RaceReport] = []
+    for _ in range(repeats):
+        race = dialer.race(target, timeout=limit, only=name, kind="any")
+        try:
+            async with race:
+                finisher = await anext(race)
+            await close_within(finisher, scope=anyio.CancelScope())
+        except (DialError, NoTransports):
+            pass  # the report says it all
+        reports.append(race.report)
+        if race.report.outcome in {Outcome.TIMED_OUT, Outcome.INELIGIBLE}:
+            break
+    return Trial(name=name, reports=tuple(reports), wanted=repeats)
+
+
+def judge_trial(trial: Trial) -> Finding:
+    """Return how it went, in words. Pure."""
+    attempts = trial.attempts
+    check = f"transport {trial.name}"
+    if attempts[0].outcome is Outcome.INELIGIBLE:
+        words = f"{trial.name} does not serve this host: {attempts[0].reason or 'no reason given'}."
+        return Finding(check=check, verdict=Verdict.SKIPPED, words=words)
+    took = [_took(one) for one in attempts if one.outcome is Outcome.CONNECTED]
+    failed = [one for one in attempts if one.outcome is not Outcome.CONNECTED]
+    data = _data(attempts, took)
+    if not failed:
+        words = f"{trial.name} connected {_times(len(took))} of {len(attempts)}, {_spread(took)}."
+        return Finding(check=check, verdict=Verdict.OK, words=words, data=data)
+    told = explain(next(r for r in trial.reports if r.outcome is not Outcome.CONNECTED))
+    happened = dict(told.happened)[trial.name]
+    likely = told.likely[0]
+    advice = tuple(line for line in likely.advice if _OURSELVES not in line)
+    if took:
+        words = (
+            f"{trial.name} connected only {_times(len(took))} of {len(attempts)}, {_spread(took)}. "
+            f"Else: {happened} {likely.words}"
+        )
+        return Finding(check=check, verdict=Verdict.WARN, words=words, advice=advice, data=data)
+    tries = "once" if len(attempts) == 1 else f"{len(attempts)} times"
+    words = f"{trial.name} did not connect, tried {tries}. {happened} {likely.words}"
+    return Finding(check=check, verdict=Verdict.FAIL, words=words, advice=advice, data=data)
+
+
+def _took(attempt: Attempt) -> float:
+    return max(0.0, (attempt.finished_at or 0.0) - (attempt.started_at or 0.0))
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _spread(took: Sequence[float]) -> str:
+    middle = f"in {seconds(statistics.median(took))}"
+    if len(took) < 2:
+        return middle
+    return f"{middle} ({seconds(min(took))} to {seconds(max(took))})"
+
+
+def _data(attempts: Sequence[Attempt], took: Sequence[float]) -> dict[str, Any]:
+    return {
+        "tries": len(attempts),
+        "connected": len(took),
+        "median": statistics.median(took) if took else None,
+        "fastest": min(took, default=None),
+        "slowest": max(took, default=None),
+        "failures": [
+            {
+                "error_type": one.error_type.value if one.error_type else None,
+                "stage": one.stage.value if one.stage else None,
+                "outcome": one.outcome.value,
+                "peer": one.peer,
+            }
+            for one in attempts
+            if one.outcome is not Outcome.CONNECTED
+        ],
+    }
