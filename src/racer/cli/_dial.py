@@ -13,6 +13,7 @@ import click
 from racer._cleanup import close_within
 from racer._target import Target
 from racer.abc import check_seconds
+from racer.cli._completion import entrant_names
 from racer.cli._exits import CommandError, Exit, silence
 from racer.cli._live import Unwatched, view_on, watch
 from racer.cli._program import (
@@ -68,9 +69,19 @@ class _Wish:
     help="Verify TLS inside the race, or leave it out; by default on port 443 only.",
 )
 @click.option("--timeout", type=float, metavar="S", help="Seconds for the whole race.")
-@click.option("--only", multiple=True, metavar="NAME", help="Let this entrant race (repeatable).")
 @click.option(
-    "--exclude", multiple=True, metavar="NAME", help="Leave this entrant out (repeatable)."
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=entrant_names,
+    help="Let this entrant race (repeatable).",
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=entrant_names,
+    help="Leave this entrant out (repeatable).",
 )
 @click.option("--html", metavar="FILE", type=_FILE, help="Write the race as a page, too.")
 @click.option(

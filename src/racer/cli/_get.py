@@ -62,6 +62,7 @@ def _fields(ctx: click.Context, param: click.Parameter, lines: tuple[str, ...]) 
     "-o",
     "--output",
     metavar="FILE",
+    type=click.Path(),
     help="Where to; a directory gets the URL's last name. Else standard output.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE, and a FILE.part of something else.")

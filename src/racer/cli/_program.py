@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from dataclasses import replace
@@ -19,6 +20,8 @@ from racer.cli._exits import CommandError, Exit, complain, ending, silence
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.metadata import EntryPoint
+
+    from click.shell_completion import CompletionItem
 
     from racer._dialer import Dialer
 
@@ -182,13 +185,20 @@ class Program(click.Group):
                 exc.ctx = click.Context(self, parent=ctx, info_name=ctx.invoked_subcommand)
             raise
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return what a word can become: commands, or options. None of the commands is loaded."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only when a shell asks
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [
+            *(CompletionItem(name, help=_summary_of(name)) for name in names),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
-        del ctx
-        rows = [(name, COMMANDS[name].summary) for name in _own()]
-        rows += [(name, _summary(point)) for name, point in _brought().items()]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, _summary_of(name)) for name in self.list_commands(ctx)])
 
 
 @click.command(
@@ -218,6 +228,10 @@ def run(
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
+        if command is program and (instruction := os.environ.get("_RACER_COMPLETE")):
+            from racer.cli._completion import answer  # noqa: PLC0415 - only when a shell asks
+
+            return answer(program, instruction)
         # Not click's own main, which ends the program in its own ways when it is interrupted or a pipe is closed.
         with command.make_context(name, arguments) as context:
             ended = command.invoke(context)
@@ -268,8 +282,11 @@ def _own() -> list[str]:
 
 def _brought() -> dict[str, EntryPoint]:
     """Return what other packages bring, by name; nothing is imported. No package replaces a command of racer's own."""
-    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    return {point.name: point for point in reversed(points) if point.name not in COMMANDS}
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+        if point.name not in COMMANDS:
+            found.setdefault(point.name, point)
+    return found
 
 
 def _load(point: EntryPoint) -> click.Command:
@@ -291,9 +308,12 @@ def _load(point: EntryPoint) -> click.Command:
     return command
 
 
-def _summary(point: EntryPoint) -> str:
+def _summary_of(name: str) -> str:
+    """Return what a command does, in a few words."""
+    if name in COMMANDS:
+        return COMMANDS[name].summary
     try:
-        return _load(point).get_short_help_str(limit=60)
+        return _load(_brought()[name]).get_short_help_str(limit=60)
     except CommandError:
         return "(cannot be loaded)"
 
