@@ -14,14 +14,16 @@ from rich.progress import (
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
+from rich.text import Text
 
 from racer._words import one_line
-from racer.cli._columns import cut_middle
+from racer.cli._columns import cut_middle, wrapped
 
 if TYPE_CHECKING:
     from typing import Protocol
+
+    from rich.progress import Task
 
     from racer.cli._download import View
     from racer.cli._ranges import Have
@@ -141,6 +143,15 @@ class Lines:
         self._screen.out.flush()
 
 
+class _Speed(ProgressColumn):
+    """How fast, in the units of how much."""
+
+    def render(self, task: Task) -> Text:
+        """Return the words; none while nobody knows."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{octets(round(speed))}/s")
+
+
 class _Console(Console):
     """A console that is told in which characters to draw."""
 
@@ -182,7 +193,7 @@ class Bar:
         if columns >= _NARROW:
             parts += [
                 DownloadColumn(binary_units=True),
-                TransferSpeedColumn(),
+                _Speed(),
                 TimeRemainingColumn(),
             ]
         self._progress = Progress(
@@ -203,9 +214,9 @@ class Bar:
 
     def note(self, text: str) -> None:
         """Say it above the bar."""
-        self._progress.console.print(
-            self._screen.text(one_line(text)), markup=False, emoji=False, soft_wrap=True
-        )
+        lines = wrapped(self._screen.text(one_line(text)), self._screen.size()[0], "  ")
+        for line in lines:
+            self._progress.console.print(line, markup=False, emoji=False, soft_wrap=True)
 
     def tick(self) -> None:
         """Draw it again."""

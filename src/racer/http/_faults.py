@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from racer._words import describe
+from racer._words import describe, words
 from racer.errors import (
     AttemptTimeout,
     ErrorType,
@@ -96,4 +96,6 @@ def explain(fault: Fault) -> str:
     """Return one line that names the transport, what happened, and what that came from."""
     told = f"{fault.transport}: {fault}" if fault.transport else str(fault)
     cause = fault.__cause__
-    return told if cause is None else f"{told} ({describe(cause)})"
+    if cause is None or ((inner := words(cause)) and inner in told):
+        return told
+    return f"{told} ({describe(cause)})"
