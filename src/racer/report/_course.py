@@ -94,9 +94,19 @@ class Course:
             entry = self._entries[index]
             _, ended = self._ends.get(index, (None, self._now))
             since = entry.finished_by(began)
-            if entry.ending is Ending.UNSEEN and since < ended - grain - _ROUNDING:
+            if entry.ending is Ending.UNSEEN and since < ended - grain + self._edge(index):
                 found.append((entry, since))
         return sorted(found, key=lambda one: one[1])
+
+    def _edge(self, index: int) -> float:
+        """Return how much the last instant in which an attempt was seen may be cut, in seconds.
+
+        A loser may have arrived in the very instant of the win. Where another one wins here in that instant, it loses
+        again; where a timer ends it, it would have counted (R14).
+        """
+        lost = self._entries[index].attempt.outcome is Outcome.LOST_RACE
+        timed = index in self._ends or self._outcome is Outcome.TIMED_OUT
+        return _ROUNDING if lost and timed else -_ROUNDING
 
     def _run(self) -> Outcome:
         horizon = self._record.horizon
