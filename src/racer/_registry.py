@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,19 +38,26 @@ def _origin(point: EntryPoint) -> str:
     return f"{point.value} by {package}" if package else point.value
 
 
-def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> Guest:
+def make(
+    kind: str,
+    *,
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    points: Mapping[str, EntryPoint] | None = None,
+) -> Guest:
     """Return a guest of the installed kind.
 
     Args:
         kind: the entry point's name.
         name: the entrant's.
         options: for the guest's own factory to check.
+        points: what `installed()` has told a moment ago: it reads files; `None` to ask it.
 
     Raises:
         NoTransports: nothing is installed at all.
         ConfigError: no such kind, two of that name, its import fails, or it refuses the options; says which, and why.
     """
-    points = installed()
+    points = installed() if points is None else points
     if not points:
         msg = (
             f"no transport is installed: no entry point in the group {GROUP!r} was found. racer run from a bare source "
@@ -68,7 +76,8 @@ def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> G
         )
         raise ConfigError(msg) from exc
     try:
-        guest = factory(MakeContext(name=name, options=dict(options or {}), factory=_make_inner))
+        inner = partial(_make_inner, points)
+        guest = factory(MakeContext(name=name, options=dict(options or {}), factory=inner))
     except ConfigError:
         raise
     except Exception as exc:
@@ -82,5 +91,7 @@ def make(kind: str, *, name: str, options: Mapping[str, Any] | None = None) -> G
     return guest
 
 
-def _make_inner(kind: str, name: str, options: Mapping[str, Any]) -> Guest:
-    return make(kind, name=name, options=options)
+def _make_inner(
+    points: Mapping[str, EntryPoint], kind: str, name: str, options: Mapping[str, Any]
+) -> Guest:
+    return make(kind, name=name, options=options, points=points)

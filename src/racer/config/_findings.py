@@ -60,6 +60,11 @@ class Findings:
         self._data: Mapping[str, Any] = {}
         self._lines: dict[KeyPath, int] | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is wrong that what is found now is not told any more."""
+        return self._is_cut
+
     def look_at(self, text: str, data: Mapping[str, Any]) -> None:
         """Take the file's content: lines are looked up in it."""
         self._text, self._data = text, data

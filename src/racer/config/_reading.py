@@ -27,6 +27,7 @@ from racer.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from importlib.metadata import EntryPoint
 
     from racer.config._lines import KeyPath
 
@@ -140,14 +141,14 @@ class _Reader:
         self._environment = environment
         self._findings = findings
         self._expander = Expander(environment, findings.add)
-        self._installed: tuple[str, ...] = ()
+        self._installed: dict[str, EntryPoint] = {}
         self._named: dict[str, int] = {}
 
     def configuration(self, file: Path) -> Configuration | None:
         """Return it; `None` where there is nothing to make it of."""
         data = self._data
         try:
-            self._installed = tuple(_registry.installed())
+            self._installed = _registry.installed()
         except ConfigError as exc:
             self._findings.add_line(None, "", str(exc), cause=exc)
             return None
@@ -182,7 +183,11 @@ class _Reader:
         if len(listed) > MAX_ENTRANTS:
             self._findings.add(("entrant",), f"more than {MAX_ENTRANTS}")
             return []
-        made = [self._entrant(data, index) for index, data in enumerate(listed)]
+        made: list[EntrantSettings | None] = []
+        for index, data in enumerate(listed):
+            if self._findings.is_full:
+                break
+            made.append(self._entrant(data, index))
         return [each for each in made if each is not None]
 
     def _entrant(self, data: object, index: int) -> EntrantSettings | None:
@@ -244,11 +249,13 @@ class _Reader:
     def _try(self, settings: EntrantSettings, path: KeyPath, broken: set[str]) -> bool:
         """Return whether a guest can be made."""
         if self._installed and settings.transport not in self._installed:
-            words = unknown_key(settings.transport, self._installed).removeprefix("unknown key ")
+            words = unknown_key(settings.transport, tuple(self._installed)).removeprefix(
+                "unknown key "
+            )
             reason = settings.hidden(f"no such transport is installed: {words}")
             self._findings.add((*path, "transport"), reason)
             return False
-        found = refusals(settings, broken)
+        found = refusals(settings, broken=broken, points=self._installed)
         for each in found:
             if each.reason.startswith(f"transport {settings.transport!r}"):
                 self._findings.add((*path, "transport"), each.reason, cause=each.error)
@@ -355,7 +362,7 @@ class _Reader:
         self, data: dict[str, Any], known: tuple[str, ...], path: KeyPath, hint: str = ""
     ) -> None:
         for key in data:
-            if key not in known:
+            if key not in known and not self._findings.is_full:
                 self._findings.add(path, f"{unknown_key(key, known)}{hint}", at=(*path, key))
 
 

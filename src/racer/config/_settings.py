@@ -18,6 +18,8 @@ from racer.config._environment import hide
 from racer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
@@ -73,11 +75,13 @@ class EntrantSettings(Recipe):
         guest = self._fresh.pop() if self._fresh else self.make_guest()
         return Entrant(guest, name=self.name, start_delay=self.start_delay, tier=self.tier)
 
-    def make_guest(self) -> Guest:
-        """Return a new guest; raises as `make`."""
+    def make_guest(self, points: Mapping[str, EntryPoint] | None = None) -> Guest:
+        """Return a new guest, of those transports that `points` has, or that are installed; raises as `make`."""
         refusal: ConfigError
         try:
-            return _registry.make(self.transport, name=self.name, options=self.options)
+            return _registry.make(
+                self.transport, name=self.name, options=self.options, points=points
+            )
         except ConfigError as exc:
             if not self.secrets:
                 raise

@@ -11,7 +11,8 @@ from racer.config._options import refused_option
 from racer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from importlib.metadata import EntryPoint
 
     from racer.config._lines import KeyPath
     from racer.config._settings import EntrantSettings
@@ -41,7 +42,12 @@ class Refusal:
     error: ConfigError | None
 
 
-def refusals(settings: EntrantSettings, broken: Iterable[str] = ()) -> list[Refusal]:
+def refusals(
+    settings: EntrantSettings,
+    *,
+    broken: Iterable[str] = (),
+    points: Mapping[str, EntryPoint] | None = None,
+) -> list[Refusal]:
     """Return what is wrong with an entrant's options. Where nothing is, its first guest is made and kept for it.
 
     What is wrong is taken away, or put where it was meant, and the guest is asked again. Words that follow from that are
@@ -50,6 +56,7 @@ def refusals(settings: EntrantSettings, broken: Iterable[str] = ()) -> list[Refu
     Args:
         settings: of the entrant.
         broken: options that are known to be wrong already.
+        points: the transports that are installed; `None` to look.
 
     Raises:
         NoTransports: none is installed.
@@ -59,11 +66,11 @@ def refusals(settings: EntrantSettings, broken: Iterable[str] = ()) -> list[Refu
     meant: dict[str, str] = {}
     trial = _without(settings, gone) if gone else settings
     for _ in range(_MOST):
-        error = _asked(trial)
+        error = _asked(trial, points)
         if error is None:
             break
         text = str(error)
-        option = refused_option(text, trial.options) or _singled_out(trial, text)
+        option = refused_option(text, trial.options) or _singled_out(trial, text, points)
         if any(_mentions(text, key) for key in gone):
             break  # no more than what follows from the others
         first = option[0] if option else None
@@ -89,10 +96,10 @@ def refusals(settings: EntrantSettings, broken: Iterable[str] = ()) -> list[Refu
     return found
 
 
-def _asked(trial: EntrantSettings) -> ConfigError | None:
+def _asked(trial: EntrantSettings, points: Mapping[str, EntryPoint] | None) -> ConfigError | None:
     """Return what is wrong; the guest of options that are right is kept for who asks for one."""
     try:
-        guest = trial.make_guest()
+        guest = trial.make_guest(points)
         Entrant(guest, name="any")  # what an entrant asks of its guest
     except ConfigError as exc:
         return exc
@@ -100,7 +107,9 @@ def _asked(trial: EntrantSettings) -> ConfigError | None:
     return None
 
 
-def _singled_out(trial: EntrantSettings, text: str) -> KeyPath:
+def _singled_out(
+    trial: EntrantSettings, text: str, points: Mapping[str, EntryPoint] | None
+) -> KeyPath:
     """Return the one option without which an error is another, or none; empty if that is not just one.
 
     One that has to be there changes the error by its absence alone, so it counts only where there is no other.
@@ -108,7 +117,7 @@ def _singled_out(trial: EntrantSettings, text: str) -> KeyPath:
     found: list[str] = []
     needed: list[str] = []
     for key in list(trial.options)[:_MOST]:
-        error = _asked(_without(trial, {key}))
+        error = _asked(_without(trial, {key}), points)
         if error is None or str(error) != text:
             is_missed = error is not None and _mentions(str(error), key)
             (needed if is_missed else found).append(key)
