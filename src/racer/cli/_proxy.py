@@ -18,6 +18,7 @@ import click
 from racer import config as configuration
 from racer._words import one_line
 from racer.abc import check_seconds
+from racer.cli._aside import Aside
 from racer.cli._exits import Exit, complain
 from racer.cli._program import config_option, json_option
 from racer.cli._ration import Ration
@@ -39,7 +40,6 @@ GRACE: Final = 30.0
 
 _LINES: Final = 10  # lines about failures in a row
 _REFILL: Final = 1.0  # seconds after which there may be one more
-_MAX_WAITING: Final = 32  # lines that wait until standard error takes them
 _FILES_PER_CLIENT: Final = 3  # its socket, the target's, and one of a race that is not over yet
 _FILES_BESIDES: Final = 64
 _SIGNALS: Final = [signal.SIGINT, signal.SIGTERM]
@@ -156,7 +156,10 @@ def command(
         max_connections=max_connections,
         on_failure=server.tell,
     )
-    return anyio.run(server.run, proxy, settings)
+    try:
+        return anyio.run(server.run, proxy, settings)
+    finally:
+        server.close()
 
 
 class _Server:
@@ -166,7 +169,7 @@ class _Server:
         self._wish = wish
         self._dialer = dialer
         self._ration = Ration(burst=_LINES, every=_REFILL)
-        self._lines, self._waiting = anyio.create_memory_object_stream[str](_MAX_WAITING)
+        self._aside: Aside | None = None
         self._code = Exit.DONE
 
     def tell(self, failure: Failure) -> None:
@@ -186,10 +189,17 @@ class _Server:
             return
         if left_out:
             line = f"{self._of_left_out(left_out)}\n{line}"
-        try:
-            self._lines.send_nowait(line)
-        except anyio.WouldBlock:  # nobody reads
+        if self._aside is None:
+            # Where a program, or a person, looks for them; the loop waits for neither.
+            out = sys.stdout if self._wish.as_json else sys.stderr
+            self._aside = Aside(out.fileno())
+        if not self._aside.put(line):
             self._ration.left_out += 1
+
+    def close(self) -> None:
+        """Write what is still to be written."""
+        if self._aside is not None:
+            self._aside.close()
 
     def _of_left_out(self, count: int) -> str:
         if self._wish.as_json:
@@ -198,9 +208,8 @@ class _Server:
 
     async def run(self, proxy: Proxy, settings: ProxySettings) -> int:
         """Serve until a signal ends it; return the exit code."""
-        with anyio.open_signal_receiver(*_SIGNALS) as signals, self._waiting, self._lines:
+        with anyio.open_signal_receiver(*_SIGNALS) as signals:
             async with self._dialer, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._write)
                 async with proxy:
                     self._announce(proxy, settings)
                     async for number in signals:
@@ -275,11 +284,6 @@ class _Server:
             return
         _say(_welcome(host, port, names, guarded=bool(settings.users), admin=self._wish.admin))
 
-    async def _write(self) -> None:
-        """Write lines about failures, in a thread: a standard error that nobody reads must not hold up the proxy."""
-        async for line in self._waiting:
-            await anyio.to_thread.run_sync(_put, line, self._wish.as_json, abandon_on_cancel=True)
-
 
 def _welcome(host: str, port: int, names: list[str], *, guarded: bool, admin: bool) -> str:
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -308,11 +312,6 @@ def _event(kind: str, **told: Any) -> str:  # noqa: ANN401 - JSON's own types
 
 def _say(text: str) -> None:
     print(text, flush=True)
-
-
-def _put(line: str, as_json: bool) -> None:  # noqa: FBT001 - a thread's function takes no keywords
-    with suppress(OSError, ValueError):
-        print(line, file=sys.stdout if as_json else sys.stderr, flush=True)
 
 
 def _accounts(users: tuple[str, ...]) -> dict[str, str]:
