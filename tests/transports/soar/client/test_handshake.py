@@ -345,6 +345,21 @@ class TestEarlyAnswers:
         assert dial.stream.read(10) == b"hi"
         assert rig.time == RTT
 
+    def test_what_they_waited_is_no_round_trip(self) -> None:
+        rig = Rig()
+        rig.client.dial(TARGET, rig.now)
+        asked = rig.send()
+        rig.peer.terms(asked[0])  # it is lost
+        rig.time = RTT
+        rig.tell(asked[3], rig.peer.answer(asked[3], Opened(0)))
+        rig.time = 5.0
+        again = fragments(rig.send())
+        rig.time += RTT
+        rig.tell(again[0], rig.peer.terms(again[0]))
+        (path,) = rig.client._paths.values()
+        assert path.polls.srtt == pytest.approx(RTT)
+        assert rig.sessions[0].activity == 5000.0, "the server may count from the first copy"
+
     def test_forged_ones_do_not_keep_the_true_one_out(self) -> None:
         rig = Rig()
         rig.client.dial(TARGET, rig.now)

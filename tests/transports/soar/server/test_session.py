@@ -623,6 +623,24 @@ def test_a_session_is_there_under_all_zones() -> None:
 # --- early packets ----------------------------------------------------------------------------
 
 
+def test_a_question_that_came_before_its_session_waits_no_longer_than_others() -> None:
+    desk = Desk()
+    client = Script(desk, SYN)
+    asked = client.packet(kind=Kind.EARLY, may_park=True)
+    began = desk.time
+    desk.ask(asked.message)
+    desk.wait(0.4)
+    desk.ask(client.again(asked))
+    desk.wait(0.1)
+    client.shake()
+    desk.wait(1.0)
+    ((time, _, message),) = [each for each in desk.said if client.read(each[2]).id == 2]
+    assert time - began == pytest.approx(0.6)
+    said = client.open(asked, message)
+    assert said is not None
+    assert said.opened.held == pytest.approx(0.6, abs=0.008)
+
+
 def test_early_packets_before_and_after_the_first_message_are_executed() -> None:
     desk = Desk()
     client = Script(desk, SYN)

@@ -50,7 +50,8 @@ class Handshake:
         began_at: seconds, awake clock.
         flight: when what is sent.
         is_retry: whether a RETRY was obeyed.
-        held: early answers that cannot be opened yet: question, octets carried, octets of the message.
+        held: early answers that cannot be opened yet: path, question, octets carried, octets of the message, when it came.
+        made_at: when the first message was made, and so first sent, elapsed clock.
         records: what the first message carries.
     """
 
@@ -67,6 +68,7 @@ class Handshake:
         "flight",
         "held",
         "is_retry",
+        "made_at",
         "records",
         "zone",
     )
@@ -96,7 +98,8 @@ class Handshake:
         self.flight = Flight(now.awake)
         self.first: FirstMessage | None = None
         self.is_retry = False
-        self.held: list[tuple[Question, bytes, int]] = []
+        self.held: list[tuple[Path, Question, bytes, int, float]] = []
+        self.made_at = now.elapsed
         self.records: list[Sent] = []
 
     def make_first(self, now: Instant) -> None:
@@ -114,13 +117,13 @@ class Handshake:
         wall = float(retry.time) if retry.code is RetryCode.CLOCK else now.wall
         self._make(now, wall=wall, cookie=RetryCookie(retry.cookie, first.sid))
 
-    def hold(self, question: Question, payload: bytes, octets: int) -> None:
+    def hold(self, path: Path, question: Question, payload: bytes, octets: int, now: float) -> None:
         """Keep what may be the answer to an early packet until `msg2` is there."""
         held = self.held
         if len(held) < _MOST_HELD:
-            same = sum(kept is question for kept, *_ in held)
+            same = sum(kept is question for _, kept, *_ in held)
             if same < _MOST_HELD_EACH:
-                held.append((question, payload, octets))
+                held.append((path, question, payload, octets, now))
 
     def send(self, now: Instant) -> None:
         """Send the waves that are due."""
@@ -172,6 +175,7 @@ class Handshake:
         frames = bytearray()
         self.records = self._table.fill(frames, room)
         self._packets.note_first(self.records, now.elapsed)
+        self.made_at = now.elapsed
         self.first = FirstMessage(
             public=self._settings.public_key,
             zone=self.zone.wire,

@@ -112,7 +112,8 @@ class Packets:
         self._news = (
             -1
         )  # the highest number whose answer brought what the server keeps until it is settled
-        self._heard_from = -1  # no answer to this number or one above: the server may not have heard of its welcome
+        # No answer to this number or one above: the server may not have heard that its welcome came.
+        self._heard_from = -1
         self._unsent: set[int] = set()
         self._newest: deque[Question] = deque(maxlen=_FRESH_POLLS)  # of those that may park
         self._has_spoken = False  # whether this turn has sent stream octets

@@ -17,7 +17,6 @@ from transports.soar.core.client.lifetime import (
 )
 from transports.soar.core.client.numbers import MOST_NUMBERS
 from transports.soar.core.client.packets import Packets
-from transports.soar.core.client.questions import ANSWERED
 from transports.soar.core.client.reasons import EndReason, Failure, Over, of_end, of_status
 from transports.soar.core.client.states import (
     FINAL,
@@ -84,7 +83,6 @@ class Session:
         "_handshake",
         "_liveness",
         "_on_over",
-        "_paths",
         "_settings",
         "_started",
         "_status_key",
@@ -128,7 +126,6 @@ class Session:
         self.is_blocked = self.is_final = False
         self.executed_from = float("-inf")
         self._settings = settings
-        self._paths = paths
         self._dice = dice
         self._emit = emit
         self._on_over = on_over
@@ -254,14 +251,21 @@ class Session:
         return True
 
     def packet_answered(
-        self, path: Path, question: Question, payload: bytes, octets: int, now: Instant
+        self,
+        path: Path,
+        question: Question,
+        payload: bytes,
+        octets: int,
+        now: Instant,
+        *,
+        waited: float = 0.0,
     ) -> bool:
-        """Take the octets that answer a packet; return whether they are authentic."""
+        """Take the octets that answer a packet, and came `waited` seconds ago; return whether they are authentic."""
         packets = self.packets
         if question.first is not packets.first:
             return False
         if self._handshake is not None:
-            self._handshake.hold(question, payload, octets)
+            self._handshake.hold(path, question, payload, octets, now.awake)
             return False
         opened = packets.open_answer(question.number, payload)
         if opened is None:
@@ -274,7 +278,7 @@ class Session:
         path.answered(
             question,
             octets=octets,
-            held=opened.held,
+            held=opened.held + waited,
             is_productive=has_octets or opened.backlog > 0,
             now=now.awake,
         )
@@ -397,16 +401,15 @@ class Session:
         reason = None if is_welcome else of_status(terms.status)
         self._emit(handshake.ended(self.number, question, path, now, reason))
         if reason is None:
-            self._begin(handshake, terms, question, path, now)
+            self._begin(handshake, terms, path, now)
         else:
             self._finish(SessionState.ENDED, reason, now)
 
-    def _begin(
-        self, handshake: Handshake, terms: Terms, question: Question, path: Path, now: Instant
-    ) -> None:
+    def _begin(self, handshake: Handshake, terms: Terms, path: Path, now: Instant) -> None:
         self._handshake = None
         self._status_key = terms.status_key
-        self.activity = question.sent_elapsed
+        # Of all copies of the first message the server counts from the first; which one that was, nobody says.
+        self.activity = handshake.made_at
         self.session_idle = draw_session_idle(
             self._settings.session_idle, terms.idle_timeout, self._dice.fraction()
         )
@@ -435,15 +438,9 @@ class Session:
             self._broken(broken, now)
         elif frames:
             self._take_frames(frames, path, now)
-        for held, payload, octets in handshake.held:
-            if held.fate is not ANSWERED and not self.is_final:
-                self._open_held(held, payload, octets, now)
-
-    def _open_held(self, question: Question, payload: bytes, octets: int, now: Instant) -> None:
-        for path in self._paths.values():
-            if path.recovery.pending.get(question.id) is question:
-                self.packet_answered(path, question, payload, octets, now)
-                return
+        for way, held, payload, octets, came in handshake.held:
+            if way.recovery.pending.get(held.id) is held and not self.is_final:
+                self.packet_answered(way, held, payload, octets, now, waited=now.awake - came)
 
     def _take_frames(self, frames: list[Frame], path: Path, now: Instant) -> None:
         match self.intake.take(frames, path, now):

@@ -96,7 +96,9 @@ class EarlyPackets:
         if early.is_answered or not question.fits_form:
             self._dismiss(question)
             return
-        early.arrival = arrival
+        # In its session it goes on waiting since the first copy came.
+        since = early.arrival.question.came
+        early.arrival = arrival._replace(question=question._replace(came=since))
         early.copies += 1
         if early.copies >= MAX_COPIES or question.source.tcp:
             self._dismiss_one(early)
