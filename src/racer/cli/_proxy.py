@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -16,13 +16,14 @@ import anyio.to_thread
 import click
 
 from racer import config as configuration
+from racer import telemetry
 from racer._words import one_line
 from racer.abc import check_seconds
 from racer.cli._aside import Aside
 from racer.cli._exits import Exit, complain
-from racer.cli._program import config_option, json_option
+from racer.cli._program import config_option, json_option, memory_option
 from racer.cli._ration import Ration
-from racer.config import ProxySettings
+from racer.config import MemorySettings, ProxySettings
 from racer.errors import ConfigError, RacerError
 from racer.proxy import Proxy
 
@@ -120,6 +121,7 @@ class _Wish:
     help="Clients at once.",
 )
 @config_option
+@memory_option
 @json_option
 def command(
     *,
@@ -129,6 +131,7 @@ def command(
     grace: float,
     max_connections: int,
     config: str | None,
+    memory: bool,
     as_json: bool,
 ) -> int:
     """Serve the proxy until a signal ends it."""
@@ -145,15 +148,21 @@ def command(
     read = configuration.read(config)
     settings = wish.settings(read)
     _raise_file_limit(max_connections)
-    dialer = read.dialer()
+    if not memory:
+        read = replace(read, memory=MemorySettings(enabled=False))
+    with telemetry.setup_if_asked():
+        return _serve(wish, read.dialer(remember=True), settings)
+
+
+def _serve(wish: _Wish, dialer: Dialer, settings: ProxySettings) -> int:
     server = _Server(wish, dialer)
     proxy = Proxy(
         dialer,
         host=settings.host,
         port=settings.port,
         users=settings.users or None,
-        admin=admin,
-        max_connections=max_connections,
+        admin=wish.admin,
+        max_connections=wish.max_connections,
         on_failure=server.tell,
     )
     try:

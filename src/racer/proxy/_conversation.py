@@ -191,13 +191,13 @@ class Conversation:
         """Return whether all that was said on either side has arrived at the other."""
         house = self._house
         splice = Splice(self._stream, connection, house.tally)
-        house.splices.add(splice)
+        house.moving.add(splice)
         house.tally.tunnels += 1
         try:
             await splice.run(early)
         finally:
             house.tally.tunnels -= 1
-            house.splices.discard(splice)
+            house.moving.discard(splice)
             if not splice.is_whole:
                 self._reset()
         return splice.is_whole
@@ -253,7 +253,12 @@ class Conversation:
             machine.refuse(verdict)
             await self._stream.send(machine.bytes_to_send())
             return
-        verdict = await self._fetcher(machine).forward(event)
+        fetcher = self._fetcher(machine)
+        self._house.moving.add(fetcher)
+        try:
+            verdict = await fetcher.forward(event)
+        finally:
+            self._house.moving.discard(fetcher)
         if verdict is None:
             self._house.tally.request(Spoken.HTTP, "connected")
         else:

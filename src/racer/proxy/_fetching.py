@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from anyio.abc import ByteStream
+    from anyio.abc import ByteStream, TaskGroup
 
     from racer._dialer import Dialer
     from racer._report import RaceReport
@@ -44,6 +44,10 @@ class Fetcher:
         machine: speaks HTTP with it.
         dialer: who races.
         on_race: is given the report of each race.
+
+    Attributes:
+        scope: cancelling it ends the request under way.
+        moved_at: when a piece of it was last carried, on the loop's clock.
     """
 
     def __init__(
@@ -57,6 +61,8 @@ class Fetcher:
         self._stream = stream
         self._machine = machine
         self._on_race = on_race
+        self.scope = anyio.CancelScope()
+        self.moved_at = anyio.current_time()
         self._transport = RacerTransport(dialer, http2=False, limits=Limits(max_connections=4))
 
     async def forward(self, wish: Fetch) -> Verdict | None:
@@ -66,20 +72,23 @@ class Fetcher:
 
         Raises:
             EndOfStream: the client has gone.
-            BrokenResourceError: so it has, or the response broke off when a part of it was with the client already: the
+            BrokenResourceError: so it has, nothing was carried for too long, or the response broke off when a part of it was with the client already: the
                 connection has to be broken then, or the part would look whole.
         """
         failed: list[Exception] = []
         left = True
-        async with anyio.create_task_group() as group:
-            try:
-                await self._relay(wish, _Body(self._machine, self._stream, group))
-            except Exception as exc:  # noqa: BLE001 - told apart below, outside of the group
-                failed.append(exc)
-            left = False
-            group.cancel_scope.cancel()
+        self.scope = anyio.CancelScope()
+        self.moved_at = anyio.current_time()
+        with self.scope:
+            async with anyio.create_task_group() as group:
+                try:
+                    await self._relay(wish, _Body(self._machine, self._stream, group, self._moved))
+                except Exception as exc:  # noqa: BLE001 - told apart below, outside of the group
+                    failed.append(exc)
+                left = False
+                group.cancel_scope.cancel()
         if left:
-            raise anyio.EndOfStream
+            raise anyio.BrokenResourceError if self.scope.cancel_called else anyio.EndOfStream
         if not failed:
             return None
         (error,) = failed
@@ -129,8 +138,12 @@ class Fetcher:
             await response.aclose()
 
     async def _flush(self) -> None:
+        self._moved()
         if data := self._machine.bytes_to_send():
             await self._stream.send(data)
+
+    def _moved(self) -> None:
+        self.moved_at = anyio.current_time()
 
     def _verdict(self, error: Exception, wish: Fetch) -> Verdict | None:
         """Return what an error says of the target; `None` if it is the client that has gone."""
@@ -159,8 +172,15 @@ class _Body(httpx.AsyncByteStream):
     No generator, which trio would warn of when somebody stops half-way.
     """
 
-    def __init__(self, machine: HttpServer, stream: ByteStream, group: anyio.abc.TaskGroup) -> None:
+    def __init__(
+        self,
+        machine: HttpServer,
+        stream: ByteStream,
+        group: TaskGroup,
+        moved: Callable[[], None],
+    ) -> None:
         self._machine = machine
+        self._moved = moved
         self._client = stream  # not `_stream`: racer.http closes what a body has of that name
         self._group = group
 
@@ -175,6 +195,7 @@ class _Body(httpx.AsyncByteStream):
             if piece is END:
                 self.watch()
                 raise StopAsyncIteration
+            self._moved()
             if isinstance(piece, bytes):
                 return piece
             self._machine.receive_data(await self._client.receive())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from racer._target import Target
 from racer.errors import ConfigError
@@ -13,13 +13,14 @@ from racer.proxy._listening import is_own
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import anyio
+
     from racer._dialer import Dialer
     from racer._report import RaceReport
-    from racer.proxy._splice import Splice
     from racer.proxy._tally import ProxyStatus, Tally
     from racer.proxy._users import Users
 
-__all__ = ("Failure", "House")
+__all__ = ("Failure", "House", "Moving")
 
 logger = logging.getLogger("racer.proxy")
 
@@ -39,6 +40,18 @@ class Failure:
     details: tuple[str, ...] = ()
 
 
+class Moving(Protocol):
+    """What carries bytes, and is ended when it has carried none for too long.
+
+    Attributes:
+        moved_at: when it last carried something, on the loop's clock.
+        scope: cancelling it ends it.
+    """
+
+    moved_at: float
+    scope: anyio.CancelScope
+
+
 @dataclass(slots=True, kw_only=True)
 class House:
     """What all clients of a proxy share.
@@ -54,7 +67,7 @@ class House:
         is_full: says whether there are as many clients as may be.
         is_stopping: whether clients are asked to leave after what they are at.
         on_failure: is told of each client that got nothing.
-        splices: those under way.
+        moving: what carries bytes now.
     """
 
     dialer: Dialer
@@ -67,7 +80,7 @@ class House:
     is_full: Callable[[], bool]
     on_failure: Callable[[Failure], None] | None
     is_stopping: bool = False
-    splices: set[Splice] = field(default_factory=set)
+    moving: set[Moving] = field(default_factory=set)
 
     def fail(self, failure: Failure) -> None:
         """Tell whoever runs the proxy; what goes wrong in telling hurts no client."""

@@ -69,7 +69,7 @@ class Proxy:
         admin: whether `GET /readyz` and `GET /metrics` are answered, to who asks by an address of this machine.
         max_connections: clients at once; one more is refused in the words of its protocol.
         handshake_timeout: seconds a client has to say what it wants, and between two requests.
-        idle_timeout: seconds in which a tunnel may carry nothing before it is cut.
+        idle_timeout: seconds in which a tunnel, or a forwarded request, may carry nothing before it is cut.
         on_failure: is called for each client that got nothing, with why; synchronous and quick.
 
     Raises:
@@ -285,15 +285,15 @@ class Proxy:
             await close_within(stream, scope=anyio.CancelScope())
 
     async def _cut_idle(self, scope: anyio.CancelScope) -> None:
-        """End tunnels that carry nothing for too long."""
+        """End what carries nothing for too long."""
         with scope:
             while True:
                 now = anyio.current_time()
                 next_look = now + self._idle_timeout
-                for splice in self._house.splices:
-                    idle_at = splice.moved_at + self._idle_timeout
+                for moving in self._house.moving:
+                    idle_at = moving.moved_at + self._idle_timeout
                     if idle_at <= now:
-                        splice.scope.cancel()
+                        moving.scope.cancel()
                     else:
                         next_look = min(next_look, idle_at)
                 await anyio.sleep_until(next_look)

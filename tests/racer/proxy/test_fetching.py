@@ -280,6 +280,37 @@ async def test_a_client_that_goes_away_within_its_body_ends_its_request() -> Non
         assert it.proxy.status().clients == 0
 
 
+async def test_a_request_that_carries_nothing_is_cut() -> None:
+    async with scene(serve=silent, idle_timeout=100) as it:
+        client = it.client()
+        await client.send(get())
+        with pytest.raises(anyio.BrokenResourceError):
+            await client.receive()
+        assert anyio.current_time() == 100
+        await client.aclose()
+
+
+async def test_a_response_that_comes_slowly_is_not_cut() -> None:
+    pieces = (b"a", b"b", b"c", b"d")
+    async with scene(serve=Origin(pause=60, pieces=pieces), idle_timeout=100) as it:
+        client = it.client()
+        await client.send(get())
+        assert (await response(client))[1] == b"abcd"
+        assert anyio.current_time() == 240
+        await client.aclose()
+
+
+async def test_http_1_0_gets_its_response_and_the_end() -> None:
+    async with scene(serve=Origin()) as it:
+        client = it.client()
+        await client.send(b"GET http://news.example/ HTTP/1.0\r\n\r\n")
+        said = b""
+        async for data in client:
+            said += data
+        assert said.endswith(b"hello")
+        await client.aclose()
+
+
 async def test_it_does_not_fetch_from_itself() -> None:
     async with scene() as it:
         client = it.client()
