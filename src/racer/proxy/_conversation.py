@@ -257,6 +257,9 @@ class Conversation:
         self._house.moving.add(fetcher)
         try:
             verdict = await fetcher.forward(event)
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            self._house.tally.request(Spoken.HTTP, "left")
+            raise
         finally:
             self._house.moving.discard(fetcher)
         if verdict is None:

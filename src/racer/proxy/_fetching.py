@@ -61,6 +61,7 @@ class Fetcher:
         self._stream = stream
         self._machine = machine
         self._on_race = on_race
+        self._is_answered = False
         self.scope = anyio.CancelScope()
         self.moved_at = anyio.current_time()
         self._transport = RacerTransport(dialer, http2=False, limits=Limits(max_connections=4))
@@ -77,6 +78,7 @@ class Fetcher:
         """
         failed: list[Exception] = []
         left = True
+        self._is_answered = False
         self.scope = anyio.CancelScope()
         self.moved_at = anyio.current_time()
         with self.scope:
@@ -87,10 +89,10 @@ class Fetcher:
                     failed.append(exc)
                 left = False
                 group.cancel_scope.cancel()
+        if self._is_answered:  # who leaves with the whole response has not left before it
+            return None
         if left:
             raise anyio.BrokenResourceError if self.scope.cancel_called else anyio.EndOfStream
-        if not failed:
-            return None
         (error,) = failed
         verdict = self._verdict(error, wish)
         if verdict is None:
@@ -134,6 +136,7 @@ class Fetcher:
                 await self._flush()
             machine.end_response()
             await self._flush()
+            self._is_answered = True
         finally:
             await response.aclose()
 

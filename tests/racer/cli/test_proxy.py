@@ -221,6 +221,7 @@ def test_a_person_is_told_how_to_use_it_and_why_a_client_got_nothing(config: Pat
         assert program.end() == (0, "", "")
 
 
+@pytest.mark.soak
 def test_a_standard_error_that_nobody_reads_holds_up_nothing(config: Path, echo: Echo) -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

@@ -255,6 +255,7 @@ async def test_a_client_that_goes_away_ends_the_race_for_its_request(by_force: b
         await anyio.sleep(0.001)
         assert it.transport.attempts[0].ended_at == 2
         assert it.proxy.status().clients == 0
+        assert it.requests() == {("http", "left"): 1}
 
 
 async def test_a_client_that_goes_away_ends_a_response_that_does_not_come() -> None:
@@ -319,6 +320,17 @@ async def test_it_does_not_fetch_from_itself() -> None:
         assert (await response(client))[0].status_code == 403
         await client.aclose()
         assert it.transport.attempts == []
+
+
+async def test_who_leaves_with_the_whole_response_has_been_answered() -> None:
+    async with scene(serve=Origin()) as it:
+        for _ in range(20):
+            client = it.client()
+            await client.send(get())
+            assert (await response(client))[1] == b"hello"
+            client.abort()  # before the proxy's own task runs again
+            await anyio.sleep(0.001)
+        assert it.requests() == {("http", "connected"): 20}
 
 
 async def test_connections_are_shared_by_no_two_clients() -> None:

@@ -429,7 +429,9 @@ async def test_leaving_cuts_everything_at_once() -> None:
     assert transport.ledger.open_streams == ()
 
 
-@pytest.mark.parametrize("script", [wins(0.1), fails(0.1)], ids=["wins", "fails"])
+@pytest.mark.parametrize(
+    "script", [wins(0.1), pytest.param(fails(0.1), marks=pytest.mark.soak)], ids=["wins", "fails"]
+)
 async def test_a_cancellation_at_any_point_leaves_nothing_open(script: Script) -> None:
     async def story() -> None:
         transport = ScriptedTransport("tunnel", script, serve=echo)
