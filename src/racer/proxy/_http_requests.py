@@ -137,8 +137,12 @@ def end_to_end(fields: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes
         if name.lower() in {b"connection", b"proxy-connection"}
         for token in value.split(b",")
     }
-    # What describes the body stays, whatever somebody says of it: without it the next hop would read another message.
-    named.discard(b"content-length")
+    # What describes the body stays, whatever somebody says of it: without it the next hop would read another message. But
+    # beside Transfer-Encoding it means nothing, and must not be passed on (RFC 9112 §6.3).
+    if any(name.lower() == b"transfer-encoding" for name, _ in fields):
+        named.add(b"content-length")
+    else:
+        named.discard(b"content-length")
     return [
         (name, value)
         for name, value in fields

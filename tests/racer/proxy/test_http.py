@@ -118,6 +118,31 @@ def test_what_is_for_the_proxy_alone_goes_no_further() -> None:
     )
 
 
+def test_a_length_beside_an_encoding_is_not_passed_on() -> None:
+    (event,) = talk(
+        [
+            request(
+                "POST http://news.example/ HTTP/1.1",
+                "Host: news.example",
+                "Content-Length: 3",
+                "Transfer-Encoding: chunked",
+            )
+        ]
+    ).events
+    assert isinstance(event, Fetch)
+    assert event.has_body
+    assert event.headers == ((b"Host", b"news.example"),)
+
+
+def test_connect_by_http_1_0_needs_no_host() -> None:
+    heard = talk([b"CONNECT news.example:443 HTTP/1.0\r\n\r\nfirst"])
+    assert isinstance(heard.events[0], OpenTunnel)
+    assert isinstance(heard.machine, HttpServer)
+    heard.machine.accept()
+    assert heard.machine.bytes_to_send().startswith(b"HTTP/1.1 200 ")
+    assert heard.machine.leftover == b"first"
+
+
 def test_options_of_a_whole_server_is_an_asterisk() -> None:
     (event,) = talk([request("OPTIONS http://news.example HTTP/1.1")]).events
     assert isinstance(event, Fetch)
@@ -313,9 +338,12 @@ def test_a_response_is_forwarded_without_what_was_for_the_next_hop() -> None:
     assert machine.start_next()
 
 
-def test_a_response_of_unknown_length_is_chunked() -> None:
+@pytest.mark.parametrize(
+    "fields", [[], [(b"Transfer-Encoding", b"chunked"), (b"Content-Length", b"1")]]
+)
+def test_a_response_of_unknown_length_is_chunked(fields: list[tuple[bytes, bytes]]) -> None:
     machine = fetched(line="GET http://x.example/ HTTP/1.1")
-    machine.respond(200, b"OK", [])
+    machine.respond(200, b"OK", fields)
     machine.send_body(b"abc")
     machine.end_response()
     said = machine.bytes_to_send()
