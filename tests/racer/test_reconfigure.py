@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 import racer
+from racer._roster import Recipe
 from racer.abc import Guest, MakeContext, Traits
 from racer.config import Configuration, EntrantSettings
 from racer.errors import AllAttemptsFailed, ConfigError, DialerClosed, DialTimeout, NoTransports
@@ -462,6 +463,35 @@ async def test_a_name_that_was_taken_out_may_still_be_excluded() -> None:
             await dialer.dial(HOST, only="a")
         with pytest.raises(ConfigError, match="no entrant is called 'x'"):
             await dialer.dial(HOST, exclude=["x"])
+
+
+async def test_a_dial_inside_itself_is_known_as_such_across_reloads() -> None:
+    """The entrant is the same, though its delay is another each time."""
+    delays = count(1)
+
+    class Through(ScriptedTransport):
+        async def connect(self, target: Any, progress: Any) -> Any:
+            told.append(str(target))
+            dialer.reconfigure(Configuration(entrants=(Same(float(next(delays))),)))  # type: ignore[arg-type]
+            return await dialer.dial(HOST)
+
+    class Same(Recipe):
+        def __init__(self, delay: float) -> None:
+            self.name = "a"
+            self.start_delay = delay
+            self.tier = None
+
+        def make(self) -> racer.Entrant:
+            return racer.Entrant(Through("a"), name="a")
+
+        def has_guest_like(self, other: Recipe) -> bool:
+            return True
+
+    told: list[str] = []
+    async with racer.Dialer([Same(0.0)]) as dialer:
+        with pytest.raises(AllAttemptsFailed, match="dials its own target through its own dialer"):
+            await dialer.dial(HOST)
+    assert len(told) == 2
 
 
 # --- very often -------------------------------------------------------------------------------

@@ -257,8 +257,9 @@ def _end(exc: BaseException) -> int:
         traceback.print_exception(exc)
     if code in {Exit.UNREAD, Exit.SYSTEM}:
         _let_go_of_stdout()
-    if sentence:
-        complain(sentence)
+    for line in getattr(exc, "problems", ()) or [sentence]:
+        if line:
+            complain(line)
     return code
 
 
