@@ -255,6 +255,11 @@ class Dialer:
         }
 
     @property
+    def gone(self) -> frozenset[str]:
+        """Names of entrants that `reconfigure` took out: their connections may go on, and nothing new should go by them."""
+        return self._roster.gone
+
+    @property
     def host(self) -> LoopHost:
         """Where a long-lived task may live that is to end with the dialer; it runs after the first use."""
         return self._host
@@ -413,7 +418,7 @@ class Dialer:
         every = [place.name for place in self._roster]
         wanted = every if only is None else _names(only, "only")
         unwanted = _names(exclude, "exclude")
-        for name in [*wanted, *(name for name in unwanted if not self._roster.has_had(name))]:
+        for name in [*wanted, *(name for name in unwanted if name not in self._roster.gone)]:
             self._roster[name]
         chosen = frozenset(wanted) - frozenset(unwanted)
         if not chosen and not isinstance(

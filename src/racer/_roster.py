@@ -342,9 +342,10 @@ class Roster:
             msg = f"no entrant is called {name!r}; there are {', '.join(map(repr, self._places))}"
             raise ConfigError(msg) from None
 
-    def has_had(self, name: str) -> bool:
-        """Return whether an entrant of that name took part until lately: a request under way may still rule it out."""
-        return name in self._former
+    @property
+    def gone(self) -> frozenset[str]:
+        """Names of entrants that were taken out lately and are not back."""
+        return frozenset(self._former).difference(self._places) if self._former else frozenset()
 
     def lease(self, place: Place) -> Lease:
         """Return a use of the guest that is in `place` now."""

@@ -233,7 +233,7 @@ class Exchange:
             raise _NoRouteLeft
         ticket = Ticket(
             self._origin,
-            frozenset(self._policy.tried.keys() | self._unsuitable.keys()),
+            frozenset(self._policy.tried.keys() | self._unsuitable.keys() | self._dialer.gone),
             frozenset(route for route in self._guests if self._policy.is_fresh_only(route)),
         )
         grant = await self._granted(ticket)

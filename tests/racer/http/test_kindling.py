@@ -16,7 +16,9 @@ import httpx
 import pytest
 
 from racer import Entrant
+from racer._roster import Recipe
 from racer.abc import Traits
+from racer.config import Configuration
 from racer.errors import (
     AllAttemptsFailed,
     DialTimeout,
@@ -507,6 +509,30 @@ async def test_k11_a_replaced_transport_is_the_one_that_clients_get() -> None:
         web.dialer.replace("a", MemoryWay("a", new))
         web.engine.pool.expire(1e9)
         assert (await web.get()).content == b"new"
+
+
+async def test_k11_no_new_request_goes_by_an_entrant_that_was_taken_out() -> None:
+    async with Web({"a": answers(200, b"a"), "b": answers(200, b"b")}, delays={"b": 8.0}) as web:
+        assert (await web.get()).content == b"a"
+        web.dialer.reconfigure(Configuration(entrants=(Kept(web.ways["b"]),)))  # type: ignore[arg-type]
+        assert (await web.get()).content == b"b"
+        assert web.asked() == {"a": 1, "b": 1}
+
+
+class Kept(Recipe):
+    """How a guest comes in that is there already, made by hand."""
+
+    def __init__(self, way: MemoryWay) -> None:
+        self.name = f"{way.name} again"
+        self.start_delay = None
+        self.tier = None
+        self._origin = way.origin
+
+    def make(self) -> Entrant:
+        return Entrant(MemoryWay(self.name, self._origin))
+
+    def has_guest_like(self, other: Recipe) -> bool:
+        return False
 
 
 async def test_k12_a_body_that_breaks_off_is_an_error_that_names_the_route() -> None:
