@@ -130,10 +130,14 @@ class Fetcher:
             machine = self._machine
             machine.respond(response.status_code, reason, response.headers.raw)
             await self._flush()
+            left = _length(wish, response)
+            self._is_answered = left == 0
             assert isinstance(response.stream, httpx.AsyncByteStream)
             async for chunk in response.stream:
                 machine.send_body(chunk)
                 await self._flush()
+                left -= len(chunk)
+                self._is_answered = left == 0  # the client has all of it, and may leave now
             machine.end_response()
             await self._flush()
             self._is_answered = True
@@ -167,6 +171,15 @@ class Fetcher:
         if isinstance(cause, OSError | anyio.EndOfStream | anyio.BrokenResourceError):
             return None
         return None if isinstance(cause, h11.RemoteProtocolError) else verdict_of(error, target)
+
+
+def _length(wish: Fetch, response: httpx.Response) -> int:
+    """Return how long the response's body is, for the client to know its end by; -1 if it is known by other means."""
+    if wish.method == "HEAD" or response.status_code in {204, 304}:  # RFC 9112 §6.3
+        return 0
+    length = response.headers.get("content-length", "")
+    is_meant = "transfer-encoding" not in response.headers
+    return int(length) if is_meant and length.isdecimal() else -1
 
 
 class _Body(httpx.AsyncByteStream):

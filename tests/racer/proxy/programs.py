@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 import trustme
@@ -72,6 +73,11 @@ class World:
     def place(self) -> str:
         return f"{self.proxy.address[0]}:{self.proxy.address[1]}"
 
+    async def settle(self) -> None:
+        """Wait until the proxy has done with every client."""
+        while self.proxy.status().clients:
+            await anyio.lowlevel.checkpoint()
+
     async def run(self, *command: str, home: Path) -> subprocess.CompletedProcess[str]:
         """Run a program that knows no proxy and no authority but those that it is told."""
         environment = {
@@ -90,7 +96,9 @@ class World:
             env={**environment, "HOME": str(home), "LC_ALL": "C.UTF-8"},
             cwd=home,
         )
-        return await anyio.to_thread.run_sync(run)
+        done = await anyio.to_thread.run_sync(run)
+        await self.settle()
+        return done
 
 
 @asynccontextmanager

@@ -322,12 +322,21 @@ async def test_it_does_not_fetch_from_itself() -> None:
         assert it.transport.attempts == []
 
 
-async def test_who_leaves_with_the_whole_response_has_been_answered() -> None:
-    async with scene(serve=Origin()) as it:
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_who_leaves_with_the_whole_response_has_been_answered(method: str) -> None:
+    async def lingers(stream: MemoryStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+            if method == "GET":
+                await stream.send(b"hello")
+            await anyio.sleep_forever()
+
+    async with scene(serve=lingers) as it:
         for _ in range(20):
             client = it.client()
-            await client.send(get())
-            assert (await response(client))[1] == b"hello"
+            await client.send(f"{method} http://news.example/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            await response(client, method.encode())
             client.abort()  # before the proxy's own task runs again
             await anyio.sleep(0.001)
         assert it.requests() == {("http", "connected"): 20}
