@@ -29,7 +29,7 @@ __all__ = ("UDPCarrier",)
 _MAX_DATAGRAM: Final = (
     4096  # octets; we never ask for more, and a larger buffer costs time for each datagram
 )
-_BUFFER: Final = 1 << 20  # octets, of the socket: answers that come while the loop does something else
+_BUFFER: Final = 1 << 20  # octets, of the socket: for answers that come while the loop is busy
 _BATCH: Final = 64  # datagrams taken in one go, so that other tasks get their turn
 _MAX_WAITING: Final = 256  # questions that wait for a socket
 _FAREWELL: Final = (

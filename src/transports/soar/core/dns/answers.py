@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from racer.errors import LocalProtocolError
@@ -106,6 +106,7 @@ class Records(NamedTuple):
     wire: bytes
 
 
+@lru_cache(maxsize=2048)
 def room(form: Form, question_length: int, limit: int, *, edns: bool) -> int:
     """Return how many octets an answer of at most `limit` carries; 0 or less is none.
 

@@ -141,7 +141,13 @@ def read_copy(message: bytes) -> Copy | None:
         end = skip_labels(message, HEADER.size)
         qtype, qclass = _TYPE_AND_CLASS.unpack_from(message, end)
         question = message[HEADER.size : end + 4]
-        if counts != _ALONE:
+        if counts == _ALONE_WITH_ONE:  # what nearly all copies are
+            root, rtype, size, edns_flags, length = _OPT_RECORD.unpack_from(message, end + 4)
+            if root or rtype != _OPT_TYPE or end + 4 + _OPT_RECORD.size + length > len(message):
+                edns_size, edns_flags = _read_opt(message, end + 4, counts)
+            else:
+                edns_size = max(size, MIN_EDNS_OCTETS)
+        elif counts != _ALONE:
             edns_size, edns_flags = _read_opt(message, end + 4, counts)
     except (MalformedMessage, struct.error):
         return Copy(id_, flags, Rcode.FORMERR, question)
@@ -164,10 +170,6 @@ def _read_opt(message: bytes, at: int, counts: int) -> tuple[int | None, int]:
         MalformedMessage, struct.error: there are too many records, one is cut short, or an OPT record is a second one,
             not in the additional section, or not the root's (RFC 6891 section 6.1.1).
     """
-    if counts == _ALONE_WITH_ONE:  # what nearly all copies are
-        root, rtype, size, flags, length = _OPT_RECORD.unpack_from(message, at)
-        if not root and rtype == _OPT_TYPE and at + _OPT_RECORD.size + length <= len(message):
-            return max(size, MIN_EDNS_OCTETS), flags
     additional = counts & 0xFFFF
     before = (counts >> 16 & 0xFFFF) + (counts >> 32 & 0xFFFF)
     if before + additional > MAX_RECORDS:

@@ -90,6 +90,7 @@ Found: TypeAlias = Whole | Partial | Apex | Junk
 
 _APEX: Final = Apex()
 _JUNK: Final = Junk()
+_PARTIALS: Final = (Partial(odd=False), Partial(odd=True))
 
 
 class Zone:
@@ -236,6 +237,7 @@ class _Codec:
         "_cut",
         "_end",
         "_fill",
+        "_gather",
         "_heads",
         "_last",
         "_lengths",
@@ -256,6 +258,10 @@ class _Codec:
         self._end = name_class.length - len(wire)
         self._lengths = _FULL_OCTET * (labels - 1)
         # Of a text without length octets and flag: into the full labels, and the rest.
+        # Of a name: what carries the packet, without length octets, selector and flag.
+        self._gather = struct.Struct(
+            f"2x{_FULL - 1}s" + f"x{_FULL}s" * (labels - 2) + f"2x{self._last - 1}s"
+        ).unpack_from
         self._cut = struct.Struct(f"{_FULL}s" * (labels - 1) + f"{self._last - 1}s").unpack
         self._heads = [bytes((self._last, letter)) for letter in base32.ALPHABET]
 
@@ -279,14 +285,14 @@ class _Codec:
         place = self._place
         if name[place] != self._last:
             return None
-        text = name[2 : self._end]
         if place:
             if name[: place : _FULL + 1] != self._lengths:
                 return None
             if name[place + 1] not in _VALUES:
                 return _JUNK
-            full = [name[start : start + _FULL] for start in range(65, place, _FULL + 1)]
-            text = b"".join((name[2:64], *full, name[place + 2 : self._end]))
+            text = b"".join(self._gather(name))
+        else:
+            text = name[2 : self._end]
         selector = _VALUES.get(name[1])
         if selector is None:
             return _JUNK
@@ -320,7 +326,7 @@ def _read_cut(name: bytes, place: int, last: int) -> Partial | Junk | None:
     if name[place] != last or name[: place : _FULL + 1] != _FULL_OCTET * (place // (_FULL + 1)):
         return None
     flag = _VALUES.get(name[place + 1])
-    return _JUNK if flag is None else Partial(flag & 1 == 1)
+    return _JUNK if flag is None else _PARTIALS[flag & 1]
 
 
 def _begins_a_label(name: bytes, place: int) -> bool:

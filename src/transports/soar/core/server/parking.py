@@ -86,7 +86,7 @@ class Parking:
 
     def note_traffic(self, path: int, now: Instant) -> None:
         """Note that something but an empty poll passed on `path`."""
-        self._path(path).traffic = now.awake
+        (self._paths.get(path) or self._path(path)).traffic = now.awake
 
     def add(self, park: Park, now: Instant) -> Park | None:
         """Park a question, and return the one that has to give way to it, which is out already; or None."""

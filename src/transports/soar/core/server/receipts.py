@@ -50,7 +50,7 @@ class Receipts:
 
     def of(self, address: bytes) -> Receipt | None:
         """Return what is known of the neighbourhood of `address`; None if it is proven."""
-        prefix = prefix_of(address)
+        prefix = address[:3] if len(address) == 4 else prefix_of(address)
         try:
             return self._prefixes[prefix]
         except KeyError:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from transports.soar.core.streams.sender import Sent
 
-__all__ = ("ANSWERED", "DEAD", "WAITING", "Record", "RecordState", "Records")
+__all__ = ("ANSWERED", "DEAD", "MAX_OUTSTANDING", "WAITING", "Record", "RecordState", "Records")
 
 MAX_OUTSTANDING: Final = 8_192  # packet numbers above the floor, SPEC 8.7
 MAX_SEALED: Final = (
@@ -67,13 +67,15 @@ class Records:
         floor: below it nothing is remembered; the client has settled it.
         highest: the highest number that came; -1 for none.
         sealed_octets: how much is kept for repeats.
+        get: returns what is known of a number, or None if it was never seen.
     """
 
-    __slots__ = ("_by_age", "_records", "floor", "highest", "sealed_octets")
+    __slots__ = ("_by_age", "_records", "floor", "get", "highest", "sealed_octets")
 
     def __init__(self) -> None:
         """Begin with number 0."""
         self._records: dict[int, Record] = {}
+        self.get: Final = self._records.get
         self._by_age: deque[int] = deque()
         self.floor = 0
         self.highest = -1
@@ -86,10 +88,6 @@ class Records:
     def admits(self, number: int) -> bool:
         """Return whether the number is one that may be executed and answered (SPEC 8.7)."""
         return self.floor <= number < self.floor + MAX_OUTSTANDING
-
-    def get(self, number: int) -> Record | None:
-        """Return what is known of a number, or None if it was never seen."""
-        return self._records.get(number)
 
     def add(self, number: int, since: float) -> Record:
         """Take in a number that was never seen, of an authentic packet."""

@@ -10,7 +10,7 @@ from transports.soar.core.crypto.notices import EndCode
 from transports.soar.core.crypto.packets import ANSWER_OVERHEAD
 from transports.soar.core.server.parking import Park, Parking
 from transports.soar.core.server.receipts import Receipts
-from transports.soar.core.server.records import ANSWERED, DEAD, WAITING, Records
+from transports.soar.core.server.records import ANSWERED, DEAD, MAX_OUTSTANDING, WAITING, Records
 from transports.soar.core.server.replies import room_for
 from transports.soar.core.streams.frames import (
     Challenge,
@@ -177,7 +177,7 @@ class Session:
         opened = self._seals.open_packet(
             header, packet, number, self.zone_indices[question.zone.wire]
         )
-        if opened is None or not records.admits(number):
+        if opened is None or not records.floor <= number < records.floor + MAX_OUTSTANDING:
             if opened is None and header.kind == _DATA and not self.is_confirmed:
                 # An earlier process may have welcomed this client, with other keys, and this one a copy of the same
                 # first message. The notice is bound to the question, so only who really asked it believes it.
@@ -220,7 +220,7 @@ class Session:
         except ProtocolError:
             return EndCode.PROTOCOL
         streams = self.streams
-        return streams.settle(now) if streams.has_news else None
+        return streams.settle(now) if streams.table.events else None
 
     def _execute_own(self, frame: Frame, number: int, now: Instant) -> bool:
         """Do what a frame says that is the session's own business; return whether it is."""
@@ -359,7 +359,7 @@ class Session:
             receipt.spend(len(sealed))
         if sent:
             self.parking.note_traffic(info.path, now)
-            if self.streams.has_news:
+            if table.events:
                 self.streams.tell()
         self._owner.replies.sealed(question, sealed)
 

@@ -88,11 +88,6 @@ class SessionStreams:
         table = self.table
         return table.waiting + table.sending + _STREAM_OCTETS * table.live
 
-    @property
-    def has_news(self) -> bool:
-        """Whether `settle` or `tell` has anything to tell; what `feed` may find is not counted."""
-        return bool(self.table.events)
-
     # --- the session --------------------------------------------------------------------------
 
     def settle(self, now: Instant) -> EndCode | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,9 @@ class SessionTable(Generic[S]):
     One resolver serves many clients, so a prefix may have a quarter of the table. Whoever replays or floods first
     messages makes sessions that no data packet ever confirms. These may fill a quarter too, and give way, oldest
     first, where there's no room: an honest client confirms its own within a round trip.
+
+    Attributes:
+        get: returns the session of that name, or None.
     """
 
     def __init__(self, max_sessions: int) -> None:
@@ -39,6 +42,7 @@ class SessionTable(Generic[S]):
         self._max = max_sessions
         self._share = max(1, max_sessions // 4)
         self._sessions: dict[bytes, S] = {}
+        self.get: Final = self._sessions.get
         self._in_prefix: dict[bytes, int] = {}
         self._unconfirmed: OrderedDict[bytes, S] = OrderedDict()
         self._unconfirmed_in: dict[bytes, OrderedDict[bytes, S]] = {}
@@ -55,10 +59,6 @@ class SessionTable(Generic[S]):
     def unconfirmed(self) -> int:
         """How many have not had a data packet yet."""
         return len(self._unconfirmed)
-
-    def get(self, sid: bytes) -> S | None:
-        """Return the session of that name, or None."""
-        return self._sessions.get(sid)
 
     def has_room(self, prefix: bytes) -> bool:
         """Return whether a session may begin there, now or after `victim` has been removed."""

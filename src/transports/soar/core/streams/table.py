@@ -341,14 +341,16 @@ class StreamTable:
             return
         receive = stream.receive
         # Of what came before the target was known, the application has not been told.
-        had_news = stream.announced and bool(receive.data or receive.has_all)
+        had_news = stream.announced and bool(
+            receive.data or (receive.final_size >= 0 and receive.has_all)
+        )
         self._receiver.on_data(stream, frame)
         if not self._is_client:
             if not (stream.announced or stream.refused):
                 self._read_target(stream)
         elif not stream.connected:
             self._connect(stream)
-        has_all = receive.has_all
+        has_all = receive.final_size >= 0 and receive.has_all
         if not had_news and stream.announced and not stream.stopped and (receive.data or has_all):
             self.events.append(StreamReadable(stream.number))
         if has_all:
