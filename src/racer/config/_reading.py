@@ -102,6 +102,8 @@ def _parse(text: str, findings: Findings) -> dict[str, Any]:
             reason = reason[: match.start()]
             line = int(match["line"]) if match["line"] else text.count("\n") + 1
             reason += f" (column {match['column']})" if match["column"] else " (the file ends here)"
+            if match["column"] and _is_bare_text(text, line, int(match["column"])):
+                reason += "; a text stands in quotes"
         findings.add_line(line, "", f"not TOML: {reason}")
         raise findings.error() from exc
     except RecursionError as exc:
@@ -115,6 +117,13 @@ def _parse(text: str, findings: Findings) -> dict[str, Any]:
         findings.add(path[:1], f"nested deeper than {MAX_DEPTH} levels", at=path)
         raise findings.error()
     return data
+
+
+def _is_bare_text(text: str, line: int, column: int) -> bool:
+    """Return whether what is wrong is a value that begins with a letter: the first mistake that everybody makes."""
+    at = text.replace("\r\n", "\n").split("\n")[line - 1]
+    before = at[: column - 1].rstrip()
+    return before.endswith(("=", ",", "[")) and "=" in before and at[column - 1 : column].isalpha()
 
 
 def _too_deep(data: dict[str, Any]) -> KeyPath:

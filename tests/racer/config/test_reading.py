@@ -328,6 +328,10 @@ def test_each_problem_has_its_file_line_key_and_reason(
     ("text", "told"),
     [
         ("timeout = = 5", ":1: not TOML: .*"),
+        ("a = 1\r\nb = text", ":2: not TOML: .*; a text stands in quotes"),
+        ("a = [text]", ":1: not TOML: .*; a text stands in quotes"),
+        ("a b", ":1: not TOML: .*[^s]"),
+        ("a = 1 b", ":1: not TOML: .*[^s]"),
         (f"{DIRECT}transport = 'again'\n", ":3: not TOML: Cannot overwrite a value .*"),
         ("a = '''\n\n", ":3: not TOML: .*"),
         ("a = [1,\n", ":2: not TOML: .*"),
@@ -343,7 +347,7 @@ def test_each_problem_has_its_file_line_key_and_reason(
         (DIRECT + "#" * (1024 * 1024 - len(DIRECT) + 1), ": larger than 1048576 bytes"),
         (DIRECT * (MAX_ENTRANTS + 1), ":1: entrant: more than 1000"),
     ],
-    ids=range(15),
+    ids=range(19),
 )
 def test_what_is_no_toml_and_what_is_too_much(tmp_path: Path, text: str | bytes, told: str) -> None:
     (found,) = problems(tmp_path, text)
