@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import itertools
 import re
 import shlex
 import tomllib
@@ -12,6 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
+import click
+
+from racer.cli._exits import CommandError
+from racer.cli._program import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +87,7 @@ def check_shell(block: Block, root: Path) -> list[str]:
             case ["make", *arguments]:
                 wanted = {word for word in arguments if "=" not in word and word[0] != "-"}
                 missing += [f"make {target}" for target in sorted(wanted - targets)]
-            case [program, "-m", module, *_] if program.rpartition("/")[2].startswith("python"):
+            case [python, "-m", module, *_] if python.rpartition("/")[2].startswith("python"):
                 if not _is_module(module):
                     missing.append(f"python -m {module}")
             case [("pip" | "uv"), *arguments]:
@@ -90,8 +95,10 @@ def check_shell(block: Block, root: Path) -> list[str]:
                 named = {extra.strip() for group in extras for extra in group.split(",")}
                 unknown = named - set(project["optional-dependencies"])
                 missing += [f"the extra {extra!r}" for extra in sorted(unknown)]
-            case [program, *_] if "/" in program and not (root / program).exists():
-                missing.append(program)
+            case ["racer", *arguments] if wrong := _refusal(arguments):
+                missing.append(f"racer {' '.join(arguments)}: {wrong}")
+            case [path, *_] if "/" in path and not (root / path).exists():
+                missing.append(path)
             case _:
                 pass
     return missing
@@ -106,6 +113,30 @@ def _commands(text: str) -> Iterator[list[str]]:
                 words.pop(0)
             if words:
                 yield words
+
+
+def _refusal(arguments: list[str]) -> str:
+    """Return why the program would refuse these arguments; empty where it would not. Nothing is run."""
+    command: click.Command = program
+    told = itertools.takewhile(
+        lambda word: word[:1] not in {"<", ">"} and word[:2] != "2>", arguments
+    )
+    context, left = None, ["racer", *told]
+    try:
+        while left:
+            context = command.make_context(left[0], left[1:], parent=context)
+            if not isinstance(command, click.Group):
+                return ""
+            left = [*context._protected_args, *context.args]
+            if left:
+                _, found, left = command.resolve_command(context, left)
+                assert found is not None
+                command, left = found, [str(found.name), *left]
+    except click.exceptions.Exit:  # the help
+        return ""
+    except (click.ClickException, CommandError) as exc:
+        return str(exc)
+    return ""
 
 
 def _is_module(name: str) -> bool:

@@ -25,6 +25,7 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("RACER_CONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with stand_in.internet(monkeypatch, tmp_path):
         yield
 
@@ -153,6 +154,12 @@ async def test_a_wrong_python_block_fails(
         ("CI=1 python3 -m racer.errors", []),
         ("pip install 'racer-dialer[cli, soap]'", ["the extra 'soap'"]),
         (".ci/walk", [".ci/walk"]),
+        ("racer dial example.com --json > race.json", []),
+        ("sudo true && racer soar grants /etc/soar/grants", []),
+        ("racer get --help", []),
+        ("racer dail", ["racer dail: there is no command 'dail'; did you mean 'dial'?"]),
+        ("racer dial", ["racer dial: Missing parameter: host"]),
+        ("racer soar status", ["racer soar status: Missing parameter: socket"]),
         ("bash .ci/run", []),
     ],
 )

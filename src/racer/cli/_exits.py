@@ -135,7 +135,9 @@ def needs(module: str) -> str:
 def complain(sentence: str) -> None:
     """Say on one line of standard error what went wrong; whether anybody reads it changes nothing."""
     try:
-        print(f"racer: {one_line(sentence)}", file=sys.stderr, flush=True)
+        # Over the ^C that a terminal shows.
+        start = "\r" if sys.stderr.isatty() else ""
+        print(f"{start}racer: {one_line(sentence)}", file=sys.stderr, flush=True)
     except OSError:
         silence(sys.stderr.fileno())
 
