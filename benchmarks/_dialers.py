@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
@@ -11,6 +13,7 @@ from anyio.streams.tls import TLSStream
 import racer
 from benchmarks._names import look_up
 from benchmarks._networks import HOST, PROXY
+from benchmarks._policies import KINDLING, OUTLINE, race_by
 from racer.abc import Progress, Target
 from racer.errors import DialError, ErrorType, NotUsable, TransportError, error_type_of
 from transports.direct import Direct
@@ -18,11 +21,13 @@ from transports.proxy import Socks5
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from anyio.abc import ByteStream
 
     from benchmarks._networks import World
+    from benchmarks._policies import Policy
     from racer import RaceReport
 
 __all__ = ("DIALERS", "ROUTE_TIMEOUT", "STAGGER", "Dialed", "Dialer")
@@ -50,12 +55,14 @@ class Dialed:
         winner: the route that was usable; `None` for none.
         started: routes that were tried.
         errors: what kept each of the others, by route, from the closed list of `racer.errors.ErrorType`.
+        report: the race, if it was one of racer's.
     """
 
     seconds: float
     winner: str | None
     started: int
     errors: dict[str, str]
+    report: RaceReport | None = None
 
 
 Dialer: TypeAlias = "Callable[[World, float], Awaitable[Dialed]]"
@@ -80,8 +87,10 @@ def _proxy(world: World) -> Socks5:
 
 
 async def with_racer(world: World, deadline: float) -> Dialed:
-    """Dial as an app would that was given these two routes."""
+    """Dial as an app would that was given these routes; Soar has the delay that is its own default, 8 s."""
     entrants = [racer.Entrant(_direct(world)), racer.Entrant(_proxy(world), start_delay=STAGGER)]
+    if (soar := world.soar()) is not None:
+        entrants.append(racer.Entrant(soar))
     async with racer.Dialer(entrants) as dialer:
         began = anyio.current_time()
         try:
@@ -103,21 +112,44 @@ def _told(took: float, report: RaceReport) -> Dialed:
             for attempt in report.attempts
             if attempt.error_type is not None
         },
+        report=report,
     )
 
 
 # --- what people use instead ----------------------------------------------------------------
 
 
-async def _go_direct(world: World) -> ByteStream:
+@asynccontextmanager
+async def _by_direct(world: World) -> AsyncIterator[ByteStream]:
     """Take the steps of `anyio.connect_tcp(HOST, PORT, tls=True)`: look up, TCP, TLS."""
     address = await look_up(world.names, HOST)
-    return await _secured(await world.dial_tcp(address, PORT), world.context)
+    stream = await _secured(await world.dial_tcp(address, PORT), world.context)
+    try:
+        yield stream
+    finally:
+        await anyio.aclose_forcefully(stream)
 
 
-async def _go_by_proxy(world: World) -> ByteStream:
-    stream = await _proxy(world).connect(Target(HOST, PORT, tls=world.context), Progress())
-    return await _secured(stream, world.context)
+@asynccontextmanager
+async def _by_proxy(world: World) -> AsyncIterator[ByteStream]:
+    target = Target(HOST, PORT, tls=world.context)
+    stream = await _secured(await _proxy(world).connect(target, Progress()), world.context)
+    try:
+        yield stream
+    finally:
+        await anyio.aclose_forcefully(stream)
+
+
+@asynccontextmanager
+async def _by_soar(world: World) -> AsyncIterator[ByteStream]:
+    """Go through the tunnel alone; a dialer of one is what runs it."""
+    soar = world.soar()
+    assert soar is not None
+    async with (
+        racer.Dialer([racer.Entrant(soar, start_delay=0.0)]) as dialer,
+        await dialer.dial(HOST, PORT, tls=world.context) as stream,
+    ):
+        yield stream
 
 
 async def _secured(stream: ByteStream, context: ssl.SSLContext) -> ByteStream:
@@ -134,33 +166,35 @@ async def _secured(stream: ByteStream, context: ssl.SSLContext) -> ByteStream:
         raise
 
 
-_ROUTES: Final = (("direct", _go_direct), ("proxy", _go_by_proxy))
+Route: TypeAlias = "Callable[[World], AbstractAsyncContextManager[ByteStream]]"
+
+
+def _routes(world: World) -> dict[str, Route]:
+    """Return the ways through a world, in the order in which people try them."""
+    routes: dict[str, Route] = {"direct": _by_direct, "proxy": _by_proxy}
+    return routes | {"soar": _by_soar} if world.has_tunnel else routes
 
 
 async def with_connect_tcp(world: World, deadline: float) -> Dialed:
     """Go one way, and wait for it."""
-    return await _one_by_one(world, deadline, _ROUTES[:1], patience=deadline)
+    return await _one_by_one(world, deadline, {"direct": _by_direct}, patience=deadline)
 
 
 async def with_fallback(world: World, deadline: float) -> Dialed:
     """Go one way after the other, each until it fails or its time is over."""
-    return await _one_by_one(world, deadline, _ROUTES, patience=ROUTE_TIMEOUT)
+    return await _one_by_one(world, deadline, _routes(world), patience=ROUTE_TIMEOUT)
 
 
 async def _one_by_one(
-    world: World,
-    deadline: float,
-    routes: tuple[tuple[str, Callable[[World], Awaitable[ByteStream]]], ...],
-    *,
-    patience: float,
+    world: World, deadline: float, routes: dict[str, Route], *, patience: float
 ) -> Dialed:
     began = anyio.current_time()
     errors: dict[str, str] = {}
     with anyio.move_on_after(deadline):
-        for name, go in routes:
+        for name, route in routes.items():
             errors[name] = ErrorType.TIMEOUT.value  # what it is unless it ends in time
             try:
-                usable_at = await _try(go, world, patience)
+                usable_at = await _try(route, world, patience)
             except _FAILURES as exc:
                 errors[name] = error_type_of(exc).value
             else:
@@ -173,23 +207,37 @@ async def _one_by_one(
     return Dialed(seconds=took, winner=None, started=len(errors), errors=errors)
 
 
-async def _try(
-    go: Callable[[World], Awaitable[ByteStream]], world: World, patience: float
-) -> float:
+async def _try(route: Route, world: World, patience: float) -> float:
     """Return when the route was usable, by the loop's clock."""
     with anyio.fail_after(patience):
-        stream = await go(world)
-        try:
-            if not await echoes(stream):
-                msg = "another byte came back"
-                raise NotUsable(msg)
+        async with route(world) as stream:
+            await _prove(stream)
             return anyio.current_time()
-        finally:
-            await anyio.aclose_forcefully(stream)
+
+
+async def _prove(stream: ByteStream) -> None:
+    if not await echoes(stream):
+        msg = "another byte came back"
+        raise NotUsable(msg)
+
+
+async def _with_policy(world: World, deadline: float, *, policy: Policy) -> Dialed:
+    """Race as others do: their schedule, over the same routes."""
+    began = anyio.current_time()
+    routes = {name: partial(route, world) for name, route in _routes(world).items()}
+    ran = await race_by(policy, routes, prove=_prove, failures=_FAILURES, deadline=deadline)
+    return Dialed(
+        seconds=ran.ended_at - began,
+        winner=ran.winner,
+        started=len(ran.started),
+        errors={name: error_type_of(exc).value for name, exc in ran.errors.items()},
+    )
 
 
 DIALERS: Final[dict[str, Dialer]] = {
     "racer": with_racer,
     "connect_tcp": with_connect_tcp,
     "fallback": with_fallback,
+    "kindling": partial(_with_policy, policy=KINDLING),
+    "outline": partial(_with_policy, policy=OUTLINE),
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from benchmarks._names import AskedNames
+from benchmarks._tunnel import RESOLVER
 from racer import lab
 
 if TYPE_CHECKING:
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from anyio.abc import ByteStream
+
+    from benchmarks._tunnel import Tunnel
+    from transports.soar import Soar
 
 __all__ = ("ADDRESS", "DELAY", "HOST", "JITTER", "KINDS", "PROXY", "Authorities", "Kind", "World")
 
@@ -28,6 +35,9 @@ DELAY: Final = 0.02
 JITTER: Final = 0.005
 """Seconds at most that are added to it."""
 
+_FLAPS: Final = 0.4
+"""Seconds: some handshakes of five round trips come through between two losses, and most do not."""
+
 _ABROAD: Final = lab.Profile(delay=0.005)  # from the proxy to the site
 
 
@@ -40,7 +50,10 @@ class Kind:
         words: what it does, for people.
         rules: what its censor does to connections.
         forges: whether its name server lies about the site.
-        waits: whether only a time limit ends an attempt to go straight there.
+        waits: whether only a time limit ends an attempt to go straight there, so that dials take seconds.
+        flaps: seconds for which the site can be reached, and then as long not; 0 if that does not change.
+        tunnelled: whether DNS is what is left, so that there is a third route, Soar.
+        deadline: seconds that a dial has here; `None` for what it has elsewhere.
     """
 
     name: str
@@ -48,6 +61,9 @@ class Kind:
     rules: tuple[lab.Rule, ...] = ()
     forges: bool = False
     waits: bool = False
+    flaps: float = 0.0
+    tunnelled: bool = False
+    deadline: float | None = None
 
 
 KINDS: Final = (
@@ -83,6 +99,21 @@ KINDS: Final = (
         name="throttled",
         words="1.5 kB/s for each connection to the site's address",
         rules=(lab.Throttle(address=ADDRESS, rate=1_500),),
+        waits=True,
+    ),
+    Kind(
+        name="flapping",
+        words=f"every {_FLAPS:g} s the site's address is lost, with all connections to it, and comes back",
+        flaps=_FLAPS,
+        waits=True,
+    ),
+    Kind(
+        name="dns-only",
+        words="every packet but those of DNS vanishes; a third route is Soar, through a real resolver",
+        rules=(lab.Allow(port=53), lab.Blackhole()),
+        waits=True,
+        tunnelled=True,
+        deadline=12.0,
     ),
 )
 
@@ -104,7 +135,7 @@ class World:
         names: how it looks names up.
         context: whom it trusts.
         sites: everything that answers for the site.
-
+        tunnel: what is behind the third route, if there is one.
     """
 
     def __init__(
@@ -113,30 +144,49 @@ class World:
         names: AskedNames,
         context: ssl.SSLContext,
         sites: tuple[lab.Site, ...],
+        tunnel: Tunnel | None = None,
     ) -> None:
         self.names = names
         self.context = context
         self._network = network
         self._sites = sites
+        self._tunnel = tunnel
 
     async def dial_tcp(self, address: str, port: int) -> ByteStream:
         """Return a TCP connection that crosses the censored network."""
         return await self._network.dial_tcp(address, port)
 
+    def soar(self) -> Soar | None:
+        """Return the third route's guest; `None` where there is no third route."""
+        return None if self._tunnel is None else self._tunnel.guest(self._network)
+
+    @property
+    def has_tunnel(self) -> bool:
+        """Whether there is a third route."""
+        return self._tunnel is not None
+
     @property
     def opened(self) -> int:
-        """How many TCP connections were begun."""
-        return sum(count for (_, port), count in self._network.connects.items() if port != 53)
+        """How many connections were begun: TCP connections, and Soar, whose questions together are one."""
+        connects = self._network.connects
+        tcp = sum(count for (_, port), count in connects.items() if port != 53)
+        return tcp + (connects[RESOLVER, 53] > 0)
 
     @property
     def reached(self) -> int:
-        """How many connections came as far as somebody who answers for the site, through the proxy included."""
+        """How many TCP connections came as far as somebody who answers for the site, through the proxy included."""
         return sum(site.connections for site in self._sites)
 
     @classmethod
     @asynccontextmanager
     async def of(
-        cls, kind: Kind, authorities: Authorities, *, seed: int, in_memory: bool = False
+        cls,
+        kind: Kind,
+        authorities: Authorities,
+        *,
+        seed: int,
+        in_memory: bool = False,
+        tunnel: Tunnel | None = None,
     ) -> AsyncIterator[World]:
         """Run such a network while the context lasts; the same seed gives the same one.
 
@@ -145,11 +195,12 @@ class World:
             authorities: who makes its certificates.
             seed: of its dice.
             in_memory: whether to do without sockets, for virtual clocks.
+            tunnel: what is behind the third route; it needs sockets.
         """
         link = lab.Profile(delay=DELAY, jitter=JITTER)
         home = lab.Network(seed=seed, up=link, down=link, in_memory=in_memory)
         abroad = lab.Network(seed=seed, up=_ABROAD, down=_ABROAD, in_memory=in_memory)
-        async with abroad, home:
+        async with abroad, home, anyio.create_task_group() as group:
             home.rules += kind.rules
             proxy = lab.Socks5Proxy(connect=abroad.connector())
             # What a forger has is a certificate for the name, from an authority of its own.
@@ -165,4 +216,28 @@ class World:
             zone = await home.add_name_server("ns.example", _NAME_SERVER)
             if kind.forges:
                 zone.rules.append(lab.Forge(name=HOST, addresses=(_FORGED,)))
-            yield cls(home, AskedNames(home, _NAME_SERVER), authorities.client, sites)
+            if tunnel is not None:
+                tunnel.join(home)
+            if kind.flaps:
+                group.start_soon(_flap, home, kind.flaps, seed)
+            yield cls(home, AskedNames(home, _NAME_SERVER), authorities.client, sites, tunnel)
+            group.cancel_scope.cancel()
+
+
+async def _flap(network: lab.Network, period: float, seed: int) -> None:
+    """Take the site's address away and give it back; where in that a dial begins is for the dice."""
+    lost = lab.Blackhole(address=ADDRESS)
+    dice = random.Random(seed)
+    first = dice.uniform(0.0, 2 * period)
+    away = first < period
+    if away:
+        network.rules.append(lost)
+    await anyio.sleep(first if away else first - period)
+    while True:
+        away = not away
+        if away:
+            network.rules.append(lost)
+            network.cut(ADDRESS)
+        else:
+            network.rules.remove(lost)
+        await anyio.sleep(period)
