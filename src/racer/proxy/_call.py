@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from racer._connection import Connection
+
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from racer._connection import Connection
-    from racer._dialer import Dialer
-    from racer._target import Target
+    from racer._race import Race
 
 __all__ = ("MAX_EARLY", "Call")
 
@@ -42,13 +42,16 @@ class Call:
         self.early = early
         self._stream = stream
 
-    async def make(self, dialer: Dialer, target: Target) -> None:
-        """Set `connection` or `error`, or neither."""
+    async def make(self, race: Race) -> None:
+        """Run the race; set `connection` or `error`, or neither."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, group.cancel_scope)
                 try:
-                    self.connection = await dialer.dial(target)
+                    async with race:
+                        winner = await anext(race)
+                        assert isinstance(winner, Connection)  # a race for streams has nothing else
+                        self.connection = winner
                 except Exception as exc:  # noqa: BLE001 - the client is told, whatever it was
                     self.error = exc
                 group.cancel_scope.cancel()

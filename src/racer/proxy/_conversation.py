@@ -10,7 +10,7 @@ from anyio.abc import SocketAttribute
 
 from racer._cleanup import close_within
 from racer._logs import log_error
-from racer.errors import DialError, NoTransports, RacerError
+from racer.errors import ConfigError, DialError, NoTransports, RacerError
 from racer.proxy._call import Call
 from racer.proxy._doorway import Doorway
 from racer.proxy._fetching import Fetcher
@@ -145,11 +145,11 @@ class Conversation:
             await self._turn_down(machine, wish, verdict, "refused")
             return
         call = Call(self._stream, machine.leftover)
-        house.tally.racing += 1
         try:
-            await call.make(house.dialer, wish.target)
-        finally:
-            house.tally.racing -= 1
+            with house.racing_for(wish.target) as race:
+                await call.make(race)
+        except ConfigError as exc:
+            call.error = exc
         if call.connection is None:
             if call.error is None:
                 house.tally.request(wish.spoken, "left")
@@ -209,7 +209,7 @@ class Conversation:
 
     def _objection(self, target: Target) -> Verdict | None:
         """Return why a target is not even tried."""
-        if self._house.is_itself(target):
+        if self._house.is_itself(target) or self._house.asks_itself(target):
             return LOOP
         return FULL if self._house.is_full() else None
 

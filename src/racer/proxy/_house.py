@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,11 +12,12 @@ from racer.errors import ConfigError
 from racer.proxy._listening import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import anyio
 
     from racer._dialer import Dialer
+    from racer._race import Race
     from racer._report import RaceReport
     from racer.proxy._tally import ProxyStatus, Tally
     from racer.proxy._users import Users
@@ -68,6 +70,7 @@ class House:
         is_stopping: whether clients are asked to leave after what they are at.
         on_failure: is told of each client that got nothing.
         moving: what carries bytes now.
+        races: those under way for tunnels, by target.
     """
 
     dialer: Dialer
@@ -81,6 +84,7 @@ class House:
     on_failure: Callable[[Failure], None] | None
     is_stopping: bool = False
     moving: set[Moving] = field(default_factory=set)
+    races: dict[Target, set[Race]] = field(default_factory=dict)
 
     def fail(self, failure: Failure) -> None:
         """Tell whoever runs the proxy; what goes wrong in telling hurts no client."""
@@ -94,9 +98,45 @@ class House:
         """Return whether a target is the proxy itself."""
         return self.address is not None and is_own(target, self.address)
 
+    @contextmanager
+    def racing_for(self, target: Target) -> Iterator[Race]:
+        """Yield a race to `target`, to be run while the block lasts.
+
+        Raises:
+            ConfigError: the dialer can race no more.
+        """
+        race = self.dialer.race(target)
+        others = self.races.setdefault(target, set())
+        others.add(race)
+        self.tally.racing += 1
+        try:
+            yield race
+        finally:
+            self.tally.racing -= 1
+            others.discard(race)
+            if not others and self.races.get(target) is others:
+                del self.races[target]
+
+    def asks_itself(self, target: Target) -> bool:
+        """Return whether a race for the same target is asking this very proxy: an entrant is a proxy that leads here.
+
+        Without this each race would begin the next, until no client finds room.
+        """
+        for race in self.races.get(target, ()):
+            try:
+                attempts = race.report.attempts
+            except RuntimeError:  # not begun
+                continue
+            running = (attempt for attempt in attempts if attempt.finished_at is None)
+            if any(self._is_own_peer(attempt.peer) for attempt in running):
+                return True
+        return False
+
     def leads_back(self, report: RaceReport) -> bool:
         """Return whether a race has led to the proxy itself: a name can, whatever it is."""
-        peer = None if report.winner is None else report[report.winner].peer
+        return report.winner is not None and self._is_own_peer(report[report.winner].peer)
+
+    def _is_own_peer(self, peer: str | None) -> bool:
         if peer is None:
             return False
         try:

@@ -12,8 +12,10 @@ from racer import Dialer
 from racer.errors import ConfigError, DialerClosed
 from racer.proxy import Proxy
 from racer.proxy._listening import ClientStream
-from racer.testing import ScriptedTransport, wins
+from racer.testing import EchoServer, ScriptedTransport, wins
 from tests.racer.proxy.scene import ACCEPTED, SOCKS, echo, silent
+from transports.direct import Direct
+from transports.proxy import Socks5
 
 
 def scripted(**options: Any) -> ScriptedTransport:
@@ -190,6 +192,30 @@ async def test_accepting_goes_on_after_the_system_had_no_socket_left(
             assert await exchange(proxy.address) == b"ping"
     assert errors == []
     assert "cannot take more clients: Too many open files" in caplog.text
+
+
+async def test_an_entrant_that_leads_back_here_is_found_out_and_the_others_go_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    back_here = racer.Entrant(Socks5(f"127.0.0.1:{port}"))
+    later = racer.Entrant(Direct(), start_delay=60.0)
+    async with (
+        EchoServer() as server,
+        Dialer([back_here, later]) as dialer,
+        Proxy(dialer, port=port) as proxy,
+        await anyio.connect_tcp(*proxy.address) as stream,
+    ):
+        await stream.send(f"CONNECT {server.target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert (await stream.receive()).startswith(b"HTTP/1.1 200 ")
+        await stream.send(b"ping")
+        assert await stream.receive() == b"ping"
+        status = proxy.status()
+        assert status.accepted == 2
+        assert status.requests == {("socks5", "refused"): 1, ("http_connect", "connected"): 1}
+        assert status.attempts == {
+            ("socks5", "connect_failed"): 1,
+            ("direct", "connected"): 1,
+        }
 
 
 async def test_users_can_be_changed_while_it_runs() -> None:
