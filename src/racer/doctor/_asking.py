@@ -15,7 +15,7 @@ from anyio.streams.tls import TLSAttribute
 from racer import _tls
 from racer._target import Target
 from racer.doctor._messages import Answer, Question, decode, encode
-from racer.errors import ConfigError, RacerError, RemoteProtocolError
+from racer.errors import ConfigError, ErrorType, RacerError, RemoteProtocolError, error_type_of
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream, UnreliableObjectStream
@@ -186,20 +186,22 @@ def _says_the_same(one: Answer, other: Answer) -> bool:
     )
 
 
+_IN_WORDS: Final = {
+    ErrorType.CONNECTION_REFUSED: "it refuses connections",
+    ErrorType.CONNECTION_RESET: "it ended the connection without an answer",
+    ErrorType.HOST_UNREACHABLE: "there is no way to it",
+    ErrorType.DNS_FAILURE: "its own name cannot be looked up",
+    ErrorType.TLS_FAILURE: "TLS with it failed",
+    ErrorType.PERMISSION_DENIED: "this machine does not allow it",
+}
+
+
 def _in_words(exc: BaseException) -> str:
-    match exc:
-        case ssl.SSLCertVerificationError():
-            return f"its certificate is not to be trusted ({exc.verify_message})"
-        case ssl.SSLError():
-            return "TLS with it failed"
-        case ConnectionRefusedError():
-            return "it refuses connections"
-        case RacerError():
-            return str(exc)
-        case OSError():
-            return (exc.strerror or str(exc) or type(exc).__name__).lower()
-        case _:
-            return "it ended the connection without an answer"
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted ({exc.verify_message})"
+    if isinstance(exc, RacerError):
+        return str(exc)
+    return _IN_WORDS.get(error_type_of(exc)) or str(exc).lower() or type(exc).__name__
 
 
 async def _ask_datagrams(resolver: Resolver, question: Question, ways: Ways, tell: object) -> None:

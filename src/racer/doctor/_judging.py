@@ -18,6 +18,8 @@ __all__ = ("judge",)
 # Bits; large sites answer differently all the time, and seldom from anywhere.
 _NETWORK: Final = {4: 24, 6: 48}
 
+_PLAIN: Final = 512  # octets of a datagram without EDNS, RFC 1035 §4.2.1
+
 _LIES: Final = (
     'Use an encrypted resolver: resolver = "https://…" or "tls://…" in the options of `direct`.',
     "Add the transport `proxyless`, which asks encrypted resolvers by itself.",
@@ -150,8 +152,8 @@ def _health(one: Hearsay) -> _Opinion:
     took = [each.seconds for each in (one.name, one.name_v6) if each.seconds is not None]
     parts = [f"{one.resolver.label} answers in {seconds(min(took, default=0.0))}"]
     first = one.name.first
-    if one.long is not None and one.long.first is not None and not one.long.first.is_truncated:
-        parts.append(f"answers of {one.long.first.size} bytes get through")
+    if (longest := _largest(one)) is not None and longest > _PLAIN:
+        parts.append(f"answers of {longest} bytes get through")
     if first is not None and not first.has_edns and one.resolver.scheme == "udp":
         parts.append("it knows no EDNS, so answers stay short")
     if first is not None and not first.keeps_case:

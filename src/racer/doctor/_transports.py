@@ -113,10 +113,9 @@ def _times(number: int) -> str:
 
 
 def _spread(took: Sequence[float]) -> str:
-    middle = f"in {seconds(statistics.median(took))}"
-    if len(took) < 2:
-        return middle
-    return f"{middle} ({seconds(min(took))} to {seconds(max(took))})"
+    fastest, slowest = seconds(min(took)), seconds(max(took))
+    spread = "" if fastest == slowest else f" ({fastest} to {slowest})"
+    return f"in {seconds(statistics.median(took))}{spread}"
 
 
 def _data(attempts: Sequence[Attempt], took: Sequence[float]) -> dict[str, Any]:
