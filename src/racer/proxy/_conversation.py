@@ -101,8 +101,8 @@ class Conversation:
                     break
                 case OpenTunnel():
                     assert isinstance(machine, HttpServer | Socks5Server)
-                    await self._open_tunnel(machine, event)
-                    return
+                    if not await self._open_tunnel(machine, event):
+                        return
                 case Page() | Fetch():
                     assert isinstance(machine, HttpServer)
                     await self._answer(machine, event)
@@ -139,11 +139,11 @@ class Conversation:
 
     # --- tunnels ----------------------------------------------------------------------------
 
-    async def _open_tunnel(self, machine: HttpServer | Socks5Server, wish: OpenTunnel) -> None:
+    async def _open_tunnel(self, machine: HttpServer | Socks5Server, wish: OpenTunnel) -> bool:
+        """Carry a tunnel to its end; return whether there was none, and the client may ask for another."""
         house = self._house
         if (verdict := self._objection(wish.target)) is not None:
-            await self._turn_down(machine, wish, verdict, "refused")
-            return
+            return await self._turn_down(machine, wish, verdict, "refused")
         call = Call(self._stream, machine.leftover)
         try:
             with house.racing_for(wish.target) as race:
@@ -153,14 +153,15 @@ class Conversation:
         if call.connection is None:
             if call.error is None:
                 house.tally.request(wish.spoken, "left")
-                return
+                return False
             self._count_race(call.error)
             if not isinstance(call.error, RacerError):
                 log_error(logger, logging.ERROR, "a race crashed", error=call.error, redacted=True)
             verdict = verdict_of(call.error, str(wish.target))
-            await self._turn_down(machine, wish, verdict, "failed")
-            return
+            # What was said for the target must not be taken for another request.
+            return await self._turn_down(machine, wish, verdict, "failed", is_last=bool(call.early))
         await self._use(machine, wish, call.connection, call.early)
+        return False
 
     async def _use(
         self,
@@ -176,7 +177,7 @@ class Conversation:
             report = connection.report
             house.tally.race(report)
             if house.leads_back(report):
-                await self._turn_down(machine, wish, LOOP, "refused")
+                await self._turn_down(machine, wish, LOOP, "refused", is_last=True)
                 return
             house.tally.request(wish.spoken, "connected")
             await self._stream.send(_accepted(machine))
@@ -219,15 +220,20 @@ class Conversation:
         wish: OpenTunnel,
         verdict: Verdict,
         outcome: str,
-    ) -> None:
-        """Tell the client, and whoever runs the proxy."""
+        *,
+        is_last: bool = False,
+    ) -> bool:
+        """Tell the client, and whoever runs the proxy; return whether the client may ask again, which SOCKS5 has not."""
         self._told(wish.spoken, wish.target, verdict, outcome)
         if isinstance(machine, HttpServer):
-            machine.refuse(verdict)
+            machine.refuse(verdict, close=is_last)
             await self._stream.send(machine.bytes_to_send())
+            if machine.start_next():
+                return True
         else:
             await self._stream.send(reply(verdict.reply))
         await self._linger()
+        return False
 
     def _told(self, spoken: Spoken, target: Target, verdict: Verdict, outcome: str) -> None:
         self._house.tally.request(spoken, outcome)

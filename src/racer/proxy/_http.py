@@ -129,10 +129,10 @@ class HttpServer:
         """Say that the tunnel stands."""
         self._send(h11.Response(status_code=200, headers=[], reason=b"Connection established"))
 
-    def refuse(self, verdict: Verdict) -> None:
-        """Answer a tunnel, or a request that was not forwarded, with why; the client may ask again where that is possible."""
+    def refuse(self, verdict: Verdict, *, close: bool = False) -> None:
+        """Answer a tunnel, or a request that was not forwarded, with why; the client may ask again unless `close`."""
         fields = (("Proxy-Status", f"racer; error={verdict.error}"),)
-        self._answer(verdict.status, verdict.body, fields)
+        self._answer(verdict.status, verdict.body, fields, close=close)
 
     def page(self, status: int, content_type: str, body: bytes) -> None:
         """Answer with a page of the proxy's own."""

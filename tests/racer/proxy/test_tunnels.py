@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from racer import Dialer
 from racer.errors import ErrorType, NetworkError
-from racer.proxy import Proxy
 from racer.proxy._call import MAX_EARLY
 from racer.proxy._splice import CHUNK, NO_HALF_CLOSE_GRACE
 from racer.testing import (
     MemoryStream,
     RecordedEnd,
     ScriptedTransport,
-    cancel_everywhere,
     fails,
     hangs,
-    stream_pair,
     wins,
 )
 from tests.racer.proxy.scene import ACCEPTED, CONNECT, SOCKS, echo, read, rest, scene, silent
@@ -136,6 +132,32 @@ class TestBothProtocols:
             assert anyio.current_time() == 7
             assert said[2:4] == b"\x05\x06" if asks is SOCKS else said[:12] == b"HTTP/1.1 504"
             await client.aclose()
+
+
+async def test_after_a_connect_that_failed_the_client_may_ask_again() -> None:
+    transport = ScriptedTransport("tunnel", fails().then(wins()), serve=echo)
+    async with scene(transport=transport) as it:
+        client = it.client()
+        await client.send(CONNECT)
+        said = await client.receive()
+        assert said.startswith(b"HTTP/1.1 502 ")
+        assert b"Connection: close" not in said
+        await client.send(CONNECT)
+        assert await read(client, len(ESTABLISHED)) == ESTABLISHED
+        await client.send(b"ping")
+        assert await read(client, 4) == b"ping"
+        await client.aclose()
+
+
+async def test_what_was_said_for_the_target_is_never_taken_for_a_request() -> None:
+    async with scene(fails(1)) as it:
+        client = it.client()
+        await client.send(CONNECT + CONNECT)
+        said = await rest(client)
+        assert said.count(b"HTTP/1.1 502 ") == 1
+        assert b"Connection: close\r\n" in said
+        await client.aclose()
+        assert len(it.transport.attempts) == 1
 
 
 REFUSED = OSError(errno.ECONNREFUSED, "Connection refused")
@@ -375,100 +397,3 @@ async def test_a_name_that_leads_back_is_found_out_by_its_peer() -> None:
         assert (await rest(client))[2:4] == b"\x05\x02"
         await client.aclose()
         assert it.requests() == {("socks5", "refused"): 1}
-
-
-# --- stopping -------------------------------------------------------------------------------
-
-
-async def test_draining_waits_for_tunnels_and_races_and_nobody_else() -> None:
-    async with scene(wins(4)) as it:
-        idle = it.client()
-        racing = it.client()
-        await racing.send(SOCKS)
-        await anyio.sleep(1)
-        async with anyio.create_task_group() as group:
-
-            async def leave() -> None:
-                assert await read(racing, len(ACCEPTED)) == ACCEPTED
-                await anyio.sleep(6)
-                await racing.aclose()
-
-            group.start_soon(leave)
-            assert await it.proxy.drain(30) == 0
-            assert anyio.current_time() == 10
-        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
-            await idle.receive()
-        await idle.aclose()
-        assert not it.proxy.status().is_accepting
-        assert not it.proxy.status().is_ready
-
-
-async def test_draining_ends_with_its_grace_and_says_how_many_are_left() -> None:
-    async with scene() as it:
-        clients = [await it.tunnel() for _ in range(3)]
-        assert await it.proxy.drain(5) == 3
-        assert anyio.current_time() == 5
-        await clients[0].send(b"still carried")
-        assert await read(clients[0], 13) == b"still carried"
-        for client in clients:
-            await client.aclose()
-
-
-async def test_leaving_cuts_everything_at_once() -> None:
-    transport = ScriptedTransport("tunnel", wins(), serve=silent)
-    async with Dialer([transport]) as dialer:
-        async with Proxy(dialer, port=0) as proxy, anyio.create_task_group() as group:
-            near, far = stream_pair()
-            group.start_soon(proxy.serve_stream, far)
-            await near.send(SOCKS)
-            assert await read(near, len(ACCEPTED)) == ACCEPTED
-            group.cancel_scope.cancel()
-        with pytest.raises(anyio.BrokenResourceError):
-            await near.receive()
-        await near.aclose()
-    assert transport.ledger.open_streams == ()
-
-
-@pytest.mark.parametrize(
-    "script", [wins(0.1), pytest.param(fails(0.1), marks=pytest.mark.soak)], ids=["wins", "fails"]
-)
-async def test_a_cancellation_at_any_point_leaves_nothing_open(script: Script) -> None:
-    async def story() -> None:
-        transport = ScriptedTransport("tunnel", script, serve=echo)
-        near, far = stream_pair(ledger=transport.ledger)
-        dialer = Dialer([transport])
-        is_served = False
-
-        async def serve(proxy: Proxy) -> None:
-            nonlocal is_served
-            is_served = True
-            await proxy.serve_stream(far)
-
-        try:
-            async with Proxy(dialer, port=0) as proxy, anyio.create_task_group() as group:
-                group.start_soon(serve, proxy)
-                await near.send(SOCKS + b"early")
-                await near.send_eof()
-                await rest(near)
-        finally:
-            near.abort()
-            if not is_served:
-                far.abort()
-            await dialer.aclose()
-            transport.ledger.assert_all_closed()
-
-    await cancel_everywhere(story)
-
-
-async def test_what_goes_wrong_in_telling_of_failures_hurts_nobody(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def stumbles(failure: object) -> None:
-        raise RuntimeError("no log left")
-
-    async with scene(fails(), on_failure=stumbles) as it:
-        client = it.client()
-        await client.send(SOCKS)
-        assert (await rest(client))[2:4] == b"\x05\x05"
-        await client.aclose()
-    assert "on_failure failed" in caplog.text
