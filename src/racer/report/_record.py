@@ -107,7 +107,8 @@ def _entry(attempt: Attempt, report: RaceReport) -> Entry:
     if attempt.started_at is None:
         return Entry(attempt=attempt, ending=Ending.UNSEEN, seconds=0.0)
     until = report.duration if attempt.finished_at is None else attempt.finished_at
-    seconds = max(until - attempt.started_at, 0.0)
+    # To the nanosecond: what a difference of floats has below that would tell apart what happened in one instant.
+    seconds = round(max(until - attempt.started_at, 0.0), 9)
     ending = Ending.UNSEEN
     if attempt.outcome is Outcome.CONNECTED:
         won = attempt.transport == report.winner
