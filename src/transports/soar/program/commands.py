@@ -30,7 +30,7 @@ except ImportError:  # not a Unix
 if TYPE_CHECKING:
     from transports.soar._server import SoarServer
 
-__all__ = ("COMMANDS",)
+__all__ = ("COMMANDS", "grant", "grants", "keygen", "revoke", "serve", "status")
 
 _DAY: Final = 86_400
 _MOST_DAYS: Final = 36_500
