@@ -12,7 +12,6 @@ from anyio.to_thread import run_sync
 from racer.abc import Traits, Transport, TransportStatus, check_seconds
 from racer.errors import ConfigError, LocalProtocolError, NetworkError, TransportError
 from transports.soar._clocks import SystemClocks
-from transports.soar._diagnose import LastAttempt, ask_zones, findings
 from transports.soar._engine import Engine
 from transports.soar._ways import checked_resolvers, make_ways, system_resolvers
 from transports.soar.core.client.settings import ClientSettings
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from racer.abc import Attempt, DialTCP, DialUDP, Finding, Host, MakeContext, Progress, Target
     from transports._net.resolver_urls import ResolverURL
     from transports.soar._clocks import Clocks
+    from transports.soar._diagnose import LastAttempt
 
 __all__ = ("Soar", "make")
 
@@ -200,10 +200,14 @@ class Soar(Transport):
 
     def observe(self, attempt: Attempt) -> None:
         """Remember how the last attempt ended, for `diagnose`."""
+        from transports.soar._diagnose import LastAttempt  # noqa: PLC0415 - not before the first stream
+
         self._last = LastAttempt.of(attempt)
 
     async def diagnose(self) -> Sequence[Finding]:
         """Return whether the zones are delegated, the server has our key and takes our grant, and what sessions there are."""
+        from transports.soar._diagnose import ask_zones, findings  # noqa: PLC0415 - likewise
+
         resolvers: list[ResolverURL] = []
         for each in self._resolvers:
             try:

@@ -395,7 +395,7 @@ class Meddler(Progress):
         if self.victim is not None:
             self.victim.abort()
         events = engine_of(self.soar).core._events
-        events.append(told.QuestionsLost(path=0, count=0))
+        events.append(told.QuestionsLost(path=0, lost=0))
         engine_of(self.soar).flush()
         assert events  # what is told next, is told next
 

@@ -171,4 +171,4 @@ def test_a_loss_is_told_once_for_each_moment() -> None:
     rig.run(rig.time + 0.5)
     events = rig.events(QuestionsLost)
     assert events[0].path == 0
-    assert events[0].count >= len(sent) - 1
+    assert events[0].lost >= len(sent) - 1

@@ -346,7 +346,7 @@ class Client:
 
     def _lose(self, path: Path, lost: list[Question], now: Instant) -> None:
         if lost:
-            self._events.append(QuestionsLost(path=path.index, count=len(lost)))
+            self._events.append(QuestionsLost(path=path.index, lost=len(lost)))
         for question in lost:
             question.owner.question_lost(question, now)
 

@@ -1,9 +1,11 @@
-"""What a client tells the program that drives it."""
+"""What a client tells the program that drives it.
+
+Named tuples: a dozen dataclasses would take longer to make than a session on a near server.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from transports.soar.core.client.dial import Dial
@@ -29,23 +31,20 @@ __all__ = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialOpened:
+class DialOpened(NamedTuple):
     """The target is connected: `dial.stream` is the caller's."""
 
     dial: Dial
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialFailed:
+class DialFailed(NamedTuple):
     """The dial is over without a stream."""
 
     dial: Dial
     error: EndReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialRepaired:
+class DialRepaired(NamedTuple):
     """The dial's session ended, and another carries it on (SPEC 16).
 
     Attributes:
@@ -59,46 +58,40 @@ class DialRepaired:
     proven: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReadable:
+class StreamReadable(NamedTuple):
     """Octets, or the end, can be read."""
 
     stream: ClientStream
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamWritable:
+class StreamWritable(NamedTuple):
     """There is room again, after there was none."""
 
     stream: ClientStream
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReset:
+class StreamReset(NamedTuple):
     """The server ended its direction early, with a code of SPEC 10.2."""
 
     stream: ClientStream
     code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamStopped:
+class StreamStopped(NamedTuple):
     """The server takes no more of this direction."""
 
     stream: ClientStream
     code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamFailed:
+class StreamFailed(NamedTuple):
     """The session of an open stream is over, and so is the stream, both ways."""
 
     stream: ClientStream
     error: EndReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionChanged:
+class SessionChanged(NamedTuple):
     """A session went from one state to another.
 
     Attributes:
@@ -114,8 +107,7 @@ class SessionChanged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandshakeStarted:
+class HandshakeStarted(NamedTuple):
     """A first message was made.
 
     Attributes:
@@ -127,8 +119,7 @@ class HandshakeStarted:
     is_retry: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandshakeEnded:
+class HandshakeEnded(NamedTuple):
     """The handshake is over.
 
     Attributes:
@@ -148,21 +139,19 @@ class HandshakeEnded:
     error: EndReason | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionsLost:
+class QuestionsLost(NamedTuple):
     """Questions were taken as lost.
 
     Attributes:
         path: on which.
-        count: how many, at this moment.
+        lost: how many, at this moment.
     """
 
     path: int
-    count: int
+    lost: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmFailed:
+class WarmFailed(NamedTuple):
     """Nothing is confirmed, and making a warm session failed: said after the first failure (S14)."""
 
     error: EndReason
