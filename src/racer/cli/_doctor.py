@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -74,6 +75,7 @@ def command(
     Exit codes: 0 if nothing is wrong, or only odd; 1 if something is wrong; 2 if that is the configuration.
     """
     from racer import doctor  # noqa: PLC0415 - dnspython and more, loaded for this command only
+    from racer.config import MemorySettings  # noqa: PLC0415
 
     target = Target.parse(host or doctor.DEFAULT_HOST)
     configuration, findings = doctor.check_configuration(config)
@@ -81,7 +83,9 @@ def command(
     dialer: Dialer | None = None
     if configuration is not None:
         try:
-            dialer = configuration.dialer()
+            # What the doctor tries teaches no memory, and none puts anybody first.
+            forgets = MemorySettings(enabled=False)
+            dialer = replace(configuration, memory=forgets).dialer()
         except RacerError as exc:  # what was read can be made, unless a file changed meanwhile
             findings.append(_unmade(exc))
 

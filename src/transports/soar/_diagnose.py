@@ -14,6 +14,7 @@ from transports._net.addresses import Family
 from transports._net.connector import Connector
 from transports._net.dns_resolver import DNSResolver, ResolverTLS
 from transports._net.resolve import SystemResolver
+from transports.soar.core.client.states import SessionState
 
 if TYPE_CHECKING:
     import ssl
@@ -157,12 +158,16 @@ def findings(
         sessions: as they are now.
     """
     is_reached = last is not None and (last.is_connected or last.error_type in _FROM_THE_SERVER)
+    sessions = [session for session in sessions if session.state in _STANDING]
     return [
         *_zones(name, answers, is_reached=is_reached or bool(sessions)),
         _server(name, answers, last, is_reached=is_reached),
         _sessions(name, sessions),
     ]
 
+
+# A session that stands; one in its handshake has not heard of the server yet.
+_STANDING: Final = (SessionState.LIVE, SessionState.IDLE, SessionState.DRAINING)
 
 _FROM_THE_SERVER: Final = frozenset(
     {
