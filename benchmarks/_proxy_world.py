@@ -90,8 +90,8 @@ def _stats() -> list[_Stat]:
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{entry}/stat").read_text(encoding="ascii", errors="replace")
             fields = text.rpartition(")")[2].split()
-            # Without what children that have ended used, since those are counted where they are reaped.
-            found.append(_Stat(entry, int(fields[1]), sum(map(int, fields[11:13]))))
+            # With what children have used that ended and were waited for: they are in no other line any more.
+            found.append(_Stat(entry, int(fields[1]), sum(map(int, fields[11:15]))))
     return found
 
 

@@ -20,7 +20,7 @@ from racer import telemetry
 from racer._words import one_line
 from racer.abc import check_seconds
 from racer.cli._aside import Aside
-from racer.cli._exits import Exit, complain
+from racer.cli._exits import Exit, silence
 from racer.cli._program import config_option, json_option, memory_option
 from racer.cli._ration import Ration
 from racer.config import MemorySettings, ProxySettings
@@ -179,6 +179,7 @@ class _Server:
         self._dialer = dialer
         self._ration = Ration(burst=_LINES, every=_REFILL)
         self._aside: Aside | None = None
+        self._users: Mapping[str, str] = {}
         self._code = Exit.DONE
 
     def tell(self, failure: Failure) -> None:
@@ -198,12 +199,15 @@ class _Server:
             return
         if left_out:
             line = f"{self._of_left_out(left_out)}\n{line}"
+        if not self._put(line):
+            self._ration.left_out += 1
+
+    def _put(self, line: str) -> bool:
+        """Write a line where a program, or a person, looks for it; the loop waits for neither. `False` if nobody reads."""
         if self._aside is None:
-            # Where a program, or a person, looks for them; the loop waits for neither.
             out = sys.stdout if self._wish.as_json else sys.stderr
             self._aside = Aside(out.fileno())
-        if not self._aside.put(line):
-            self._ration.left_out += 1
+        return self._aside.put(line)
 
     def close(self) -> None:
         """Write what is still to be written."""
@@ -217,6 +221,7 @@ class _Server:
 
     async def run(self, proxy: Proxy, settings: ProxySettings) -> int:
         """Serve until a signal ends it; return the exit code."""
+        self._users = settings.users
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
             async with self._dialer, anyio.create_task_group() as tasks:
                 async with proxy:
@@ -241,18 +246,18 @@ class _Server:
 
     async def _stop(self, proxy: Proxy) -> None:
         wish = self._wish
-        status = proxy.status()
+        clients = proxy.status().clients
         if wish.as_json:
-            _say(_event("stopping", clients=status.clients, grace=wish.grace))
-        elif status.clients:
-            _say(
-                f"stopping; {status.clients} connections may go on for {wish.grace:g} s (again: stop at once)"
+            self._put(_event("stopping", clients=clients, grace=wish.grace))
+        elif clients:
+            self._put(
+                f"racer: stopping; {clients} connections may go on for {wish.grace:g} s (again: stop at once)"
             )
         cut = await proxy.drain(wish.grace)
         if wish.as_json:
-            _say(_event("stopped", cut=cut))
+            self._put(_event("stopped", cut=cut))
         elif cut:
-            _say(f"cut {cut} connections")
+            self._put(f"racer: cut {cut} connections")
 
     async def _reload(self, proxy: Proxy, settings: ProxySettings) -> None:
         """Do as the configuration says now; where it is wrong, nothing is changed."""
@@ -260,8 +265,13 @@ class _Server:
         try:
             read = await anyio.to_thread.run_sync(configuration.read, wish.config)
             new = wish.settings(read)
-            self._dialer.reconfigure(read)
             proxy.update_users(new.users or None)
+            try:
+                self._dialer.reconfigure(read)
+            except BaseException:  # all of it, or nothing
+                proxy.update_users(self._users or None)
+                raise
+            self._users = new.users
         except (RacerError, OSError) as exc:
             self._told_of_reload(f"not reloaded: {exc}")
             return
@@ -271,27 +281,28 @@ class _Server:
             self._told_of_reload("reloaded")
 
     def _told_of_reload(self, words: str) -> None:
-        if self._wish.as_json:
-            _say(_event("reload", words=one_line(words)))
-        else:
-            complain(words)
+        words = one_line(words)
+        self._put(_event("reload", words=words) if self._wish.as_json else f"racer: {words}")
 
     def _announce(self, proxy: Proxy, settings: ProxySettings) -> None:
         host, port = proxy.address
         names = [entrant.name for entrant in self._dialer.status().entrants]
         if self._wish.as_json:
-            _say(
-                _event(
-                    "listening",
-                    host=host,
-                    port=port,
-                    users=len(settings.users),
-                    admin=self._wish.admin,
-                    entrants=names,
-                )
+            text = _event(
+                "listening",
+                host=host,
+                port=port,
+                users=len(settings.users),
+                admin=self._wish.admin,
+                entrants=names,
             )
-            return
-        _say(_welcome(host, port, names, guarded=bool(settings.users), admin=self._wish.admin))
+        else:
+            guarded = bool(settings.users)
+            text = _welcome(host, port, names, guarded=guarded, admin=self._wish.admin)
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:  # whoever started it does not want to know; clients do not care
+            silence(sys.stdout.fileno())
 
 
 def _welcome(host: str, port: int, names: list[str], *, guarded: bool, admin: bool) -> str:
@@ -317,10 +328,6 @@ def _welcome(host: str, port: int, names: list[str], *, guarded: bool, admin: bo
 
 def _event(kind: str, **told: Any) -> str:  # noqa: ANN401 - JSON's own types
     return json.dumps({"event": kind, **told})
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
 
 
 def _accounts(users: tuple[str, ...]) -> dict[str, str]:

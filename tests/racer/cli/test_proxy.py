@@ -221,14 +221,25 @@ def test_a_person_is_told_how_to_use_it_and_why_a_client_got_nothing(config: Pat
         assert program.end() == (0, "", "")
 
 
-@pytest.mark.soak
-def test_a_standard_error_that_nobody_reads_holds_up_nothing(config: Path, echo: Echo) -> None:
+def full_pipe() -> tuple[int, int]:
+    """Return both ends of a pipe that takes no more."""
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     with pytest.raises(BlockingIOError):
         while True:
-            os.write(write_end, b"x" * 65536)
+            os.write(write_end, b"x" * 4096)
     os.set_blocking(write_end, True)
+    return read_end, write_end
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_read", [False, True], ids=["unread", "closed"])
+def test_an_output_that_nobody_reads_holds_up_nothing(
+    config: Path, echo: Echo, is_read: bool
+) -> None:
+    read_end, write_end = full_pipe()
+    if is_read:
+        os.close(read_end)
     command = [sys.executable, "-m", "racer", "proxy", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
         [*command, "--config", str(config)],
@@ -241,18 +252,22 @@ def test_a_standard_error_that_nobody_reads_holds_up_nothing(config: Path, echo:
             program = Program(process)
             assert process.stdout is not None
             program.port = int(process.stdout.readline().split(":")[1])
+            process.stdout.close()
             for _ in range(100):
                 with socket.create_connection(("127.0.0.1", program.port)) as wrong:
                     wrong.sendall(b"hello\n")
                     assert wrong.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 400"
             with program.tunnel(echo.port) as sock:
                 ping(sock)
-            program.signal(signal.SIGTERM)
+                program.signal(signal.SIGHUP)
+                program.signal(signal.SIGTERM)
+                ping(sock)
             assert process.wait(PATIENCE) == 0
         finally:
             process.kill()
-            os.close(read_end)
             os.close(write_end)
+            if not is_read:
+                os.close(read_end)
 
 
 @pytest.mark.parametrize(
