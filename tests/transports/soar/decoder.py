@@ -369,7 +369,7 @@ class _Octets:
         return number(octets)
 
 
-_CLIENT_ONLY = {0x01, 0x02, 0x03, 0x1B}
+_CLIENT_ONLY = {0x01, 0x02, 0x03, 0x06, 0x1B}
 _SERVER_ONLY = {0x04, 0x05, 0x14, 0x1A, 0x1C, 0x1D}
 _PLAIN = {
     0x01: ("PING",),
@@ -403,6 +403,10 @@ def read_frames(octets: bytes, *, from_client: bool) -> list[Fields]:
             count = rest.varint()
             demand(1 <= count <= 32, "LOST of too few or many")
             frames.append({"frame": "LOST", "deltas": [rest.varint() for _ in range(count)]})
+        elif kind == 0x06:
+            delta, length = rest.varint(), rest.varint()
+            demand(1 <= length <= 64, "LOST_MAP of too few or many octets")
+            frames.append({"frame": "LOST_MAP", "delta": delta, "bits": rest.take(length)})
         elif 0x08 <= kind <= 0x0F:
             stream = rest.varint()
             offset = rest.varint() if kind & 4 else 0

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transports.soar.core.client.numbers import MOST_OUTSTANDING, PacketNumbers
+from transports.soar.core.streams.frames import LostMap, decode
 
 
 def taken(count: int) -> PacketNumbers:
@@ -64,6 +65,62 @@ def test_a_report_fits_its_packet() -> None:
     assert numbers.reports(201, 14) == (6, 7, 8, 9, 0, 1)
     assert numbers.reports(202, 3) == ()
     assert numbers.reports(203, 4) == (2,)
+
+
+def test_what_holds_the_floor_down_is_said_first_and_nothing_waits_twice() -> None:
+    """Lost again and again, reports would else fill the queue, and the one that matters would wait behind them all."""
+    numbers = taken(300)
+    for number in (250, 7, 90, 3, 130, 4, 200, 150):
+        numbers.lost(number)
+    said = numbers.reports(300, 14)
+    assert said == (3, 4, 7, 90, 130, 150)
+    for _ in range(5):
+        numbers.untold(said)
+    assert sorted(numbers.to_report) == [3, 4, 7, 90, 130, 150, 200, 250]
+    assert numbers.reports(301, 14) == said
+
+
+def test_many_losses_are_said_as_bits_from_the_lowest_on() -> None:
+    numbers = taken(2_000)
+    lost = {5, 6, 12, 60, *range(100, 700, 2)}
+    for number in lost:
+        numbers.lost(number)
+    numbers.settle(6)
+    out = bytearray()
+    floor, said = numbers.tell(out, 2_000, 14, is_poll=True)
+    assert floor == -1
+    (frame,) = decode(bytes(out), from_client=True)
+    assert isinstance(frame, LostMap)
+    assert len(out) <= 14
+    assert set(said) == {each for each in lost - {6} if each < 5 + 80}
+    bits = {
+        2_000 - frame.delta + place
+        for place in range(8 * len(frame.bits))
+        if frame.bits[place >> 3] & 0x80 >> (place & 7)
+    }
+    assert bits == set(said)
+    # With more room at most 504 numbers; and what they say is said again if it is lost.
+    out = bytearray()
+    _, more = numbers.tell(out, 2_001, 200, is_poll=False)
+    assert set(more) == {each for each in lost if 100 <= each < 100 + 504}
+    numbers.untold(said)
+    assert numbers.to_report[0] == 5
+
+
+def test_bits_of_numbers_that_are_settled_are_not_said() -> None:
+    numbers = taken(100)
+    for number in range(50):
+        numbers.lost(number)
+        numbers.settle(number)
+    numbers.told_at = 99
+    out = bytearray()
+    assert numbers.tell(out, 100, 14, is_poll=False) == (-1, ())
+    assert not out
+    assert not numbers.to_report
+    for number in range(50, 90):
+        numbers.lost(number)
+    assert numbers.tell(out, 100, 11, is_poll=False) == (-1, ())
+    assert not out, "there was no room"
 
 
 def test_a_report_has_at_most_32_entries() -> None:

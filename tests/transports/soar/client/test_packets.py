@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.transports.soar.client.peer import RTT, Asked, Echo, Rig
+from transports.soar.core.client.events import StreamFailed
 from transports.soar.core.client.numbers import MOST_OUTSTANDING
 from transports.soar.core.client.states import SessionState
 from transports.soar.core.crypto import Kind
-from transports.soar.core.streams.frames import Floor, Lost, MaxStreamData, Opened, StreamData
+from transports.soar.core.streams.frames import (
+    Floor,
+    Lost,
+    LostMap,
+    MaxStreamData,
+    Opened,
+    StreamData,
+)
 
 
 def stream_of(rig: Rig) -> object:
@@ -118,6 +126,16 @@ def test_reading_lets_the_server_send_more() -> None:
     assert raised.octets > 16 << 10
 
 
+def reported(asked: Asked) -> set[int]:
+    """Return the numbers that `asked` says are lost."""
+    numbers = {asked.number - delta for frame in asked.of(Lost) for delta in frame.deltas}
+    for frame in asked.of(LostMap):
+        first = asked.number - frame.delta
+        places = range(8 * len(frame.bits))
+        numbers |= {first + at for at in places if frame.bits[at >> 3] & 0x80 >> (at & 7)}
+    return numbers
+
+
 def test_far_above_the_floor_nothing_is_sent_but_polls_and_then_nothing() -> None:
     rig = Rig()
     dial = rig.dialed()
@@ -125,7 +143,7 @@ def test_far_above_the_floor_nothing_is_sent_but_polls_and_then_nothing() -> Non
     numbers.confirmed = numbers.next - MOST_OUTSTANDING + 500
     dial.stream.write(b"x")
     rig.time += 1.0
-    assert all(each.may_park for each in rig.send())
+    assert 0 < len(rig.send()) <= 2
     session = rig.sessions[0]
     numbers.confirmed = numbers.next - MOST_OUTSTANDING
     session.packets.parked = 0
@@ -133,6 +151,34 @@ def test_far_above_the_floor_nothing_is_sent_but_polls_and_then_nothing() -> Non
     session.packets.outstanding = 0
     rig.send()
     assert session.state is SessionState.LOST
+    (failed,) = rig.events(StreamFailed)
+    assert "no packet number is left" in failed.error.words
+
+
+def test_far_above_the_floor_news_of_losses_is_not_parked_and_of_the_lowest_first() -> None:
+    rig = Rig()
+    rig.dialed()
+    numbers = rig.sessions[0].packets.numbers
+    start = numbers.next
+    for _ in range(MOST_OUTSTANDING // 2):
+        numbers.take()
+    for number in reversed(range(start, start + 500)):
+        numbers.lost(number)
+    seals = rig.sessions[0].packets._seals
+    assert seals is not None
+    seals.next_number = numbers.next
+    rig.peer.halves[rig.log[0][1].sid].highest = numbers.next
+    rig.time += 1.0
+    asked = rig.send()
+    assert asked
+    assert all(reported(each) or each.may_park for each in asked)
+    assert not any(reported(each) and each.may_park for each in asked)
+    assert asked[0].of(LostMap)
+    assert min(reported(asked[0])) == 0, "the lowest first"
+    for _ in range(30):
+        rig.time += 0.01
+        asked += rig.send()
+    assert len(asked) <= 64
 
 
 def test_news_of_losses_leaves_room_for_what_was_lost() -> None:
@@ -165,13 +211,7 @@ def test_many_losses_are_told_at_once_however_idle_the_stream_is() -> None:
     seals.next_number = numbers.next
     began = rig.time
     rig.run(began + 2.0, rig.peer.answer)
-    named = {
-        each.number - delta
-        for at, each in rig.log
-        for frame in each.of(Lost)
-        for delta in frame.deltas
-        if at >= began
-    }
+    named = {number for at, each in rig.log if at >= began for number in reported(each)}
     assert len(named) >= 200
     assert numbers.floor == numbers.next
 

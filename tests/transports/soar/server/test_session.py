@@ -27,6 +27,7 @@ from transports.soar.core.streams.frames import (
     Floor,
     Frame,
     Lost,
+    LostMap,
     MaxData,
     MaxStreamData,
     Opened,
@@ -197,6 +198,27 @@ def test_a_number_that_is_lost_before_it_came_is_never_executed() -> None:
         (message,) = desk.ask(late.message)
         assert client.read(message).payload is None
     assert not desk.streams
+
+
+def test_losses_that_are_said_as_bits_are_the_same_losses() -> None:
+    desk, client = begin()
+    stream = client.open_stream()
+    stream.write(b"lost")
+    lost = client.packet()
+    desk.ask(lost.message)
+    late = client.packet(StreamData(1, 0, TARGET.to_wire(), False), name_class=4)
+    kept = client.packet()
+    stream.write(b"kept")
+    desk.ask(kept.message)
+    numbers = (lost.number, late.number, kept.number)
+    assert numbers == (4, 5, 6)
+    # From 4 on the first two, and one that is above the number of the packet that says so.
+    said = client.exchange(LostMap(3, b"\xc1"))
+    assert data_of(said.frames) == b"lost"
+    (message,) = desk.ask(late.message)
+    assert client.read(message).payload is None
+    assert len(desk.streams) == 1
+    assert client.exchange().frames == []
 
 
 def test_a_parked_question_that_is_lost_is_answered_and_carries_nothing_that_must_arrive() -> None:

@@ -16,7 +16,7 @@ from tests.transports.soar.sim.story import Story, Way
 LIES = ("nxdomain", "notice", "servfail", "data", "truncated")
 
 
-def rough(seed: int, octets: int) -> None:
+def rough_world(seed: int) -> Simulation:
     ways = (
         Way(resolver=kinds.UNBOUND),
         Way(resolver=kinds.BIND, forged=LIES),
@@ -29,10 +29,15 @@ def rough(seed: int, octets: int) -> None:
         dice.shuffle(shares)
         for link, share in zip((route.up, route.down), shares, strict=True):
             link.weather = Weather(delay=0.010, jitter=0.010, loss=share)
+    simulation.world.after(3.0, lambda: setattr(simulation.routes[2].resolver, "alive", False))
+    return simulation
+
+
+def rough(seed: int, octets: int) -> None:
+    simulation = rough_world(seed)
     client = simulation.client
     down = client.dial(f"get-{octets}-1.test", octets)
     up = client.dial(f"put-{octets // 15}-2.test", octets // 15)
-    simulation.world.after(3.0, lambda: setattr(simulation.routes[2].resolver, "alive", False))
     simulation.finish(down, 240.0)
     simulation.finish(up, 240.0)
     assert down.succeeded
@@ -54,6 +59,21 @@ def test_octets_go_on_over_links_that_lose_most_of_them(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_and_whatever_the_dice_say(seed: int) -> None:
     rough(seed, 150_000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_an_upload_is_not_stifled_by_news_of_its_losses(seed: int) -> None:
+    """Three in four packets are lost, and each loss has to be reported, by packets of which three in four are lost.
+
+    Some took ten minutes and more, while nearly all numbers waited for the report of one. What is left are the pauses in
+    which the one good path is thought to be dead.
+    """
+    simulation = rough_world(seed)
+    up = simulation.finish(simulation.client.dial("put-20000-1.test", 20_000), 200.0)
+    assert up.succeeded
+    simulation.check(may=frozenset())
 
 
 @pytest.mark.parametrize("quirks", [kinds.UNBOUND, kinds.BIND, kinds.KNOT], ids=str)

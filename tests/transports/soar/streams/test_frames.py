@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from racer.errors import LocalProtocolError
 from transports.soar.core.streams.frames import (
     MAX_LOST,
+    MAX_LOST_MAP,
     MAX_ZONE,
     MAX_ZONES,
     Challenge,
@@ -18,6 +19,7 @@ from transports.soar.core.streams.frames import (
     FrameInvalid,
     Lease,
     Lost,
+    LostMap,
     MaxData,
     MaxStreamData,
     MaxStreams,
@@ -45,6 +47,7 @@ ROWS: list[tuple[Frame, str, set[bool]]] = [
     (Floor(300), "02 412c", CLIENT),
     (Lost((1,)), "03 01 01", CLIENT),
     (Lost((1, 70, 2)), "03 03 01 4046 02", CLIENT),
+    (LostMap(70, b"\xc0\x01"), "06 4046 02 c001", CLIENT),
     (Opened(5), "04 05", SERVER),
     (Refused(5, RefusalReason.UNREACHABLE), "05 05 03", SERVER),
     (Refused(5, 77), "05 05 404d", SERVER),
@@ -170,6 +173,8 @@ def test_counts_up_to_their_bounds_are_read() -> None:
     [
         Lost(()),
         Lost((1,) * 33),
+        LostMap(1, b""),
+        LostMap(1, bytes(65)),
         Floor(-1),
         Opened(MAX_VARINT + 1),
         End(2, -2),
@@ -203,6 +208,7 @@ from_clients: list[st.SearchStrategy[Frame]] = [
     st.just(Ping()),
     st.builds(Floor, varints),
     st.builds(Lost, st.lists(varints, min_size=1, max_size=MAX_LOST).map(tuple)),
+    st.builds(LostMap, varints, st.binary(min_size=1, max_size=MAX_LOST_MAP)),
     st.builds(Response, tokens),
 ]
 from_servers: list[st.SearchStrategy[Frame]] = [

@@ -496,6 +496,7 @@ def _notice(notice: Notice, number: int, entropy: FixedEntropy) -> Vector:
 # --- frames ---------------------------------------------------------------------------------
 
 _NAMES: Final = {
+    frame.LostMap: "LOST_MAP",
     frame.StreamData: "STREAM",
     frame.MaxData: "MAX_DATA",
     frame.MaxStreamData: "MAX_STREAM_DATA",
@@ -510,6 +511,8 @@ def frames() -> Vector:
         frame.Floor(16_384),
         frame.Lost((1,)),
         frame.Lost(tuple(range(1, 33))),
+        frame.LostMap(300, b"\x80\x01"),
+        frame.LostMap(16_384, bytes(63) + b"\x10"),
         frame.Response(b"\x01\x02\x03\x04"),
     ]
     server: list[frame.Frame] = [

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from transports.soar.core.client.numbers import PacketNumbers
+from transports.soar.core.client.numbers import FLOOR_EVERY, PacketNumbers
 from transports.soar.core.client.polling import Polls
 from transports.soar.core.client.questions import IN_FLIGHT
 from transports.soar.core.crypto.headers import INFOS, Kind
 from transports.soar.core.crypto.packets import PACKET_OVERHEAD
-from transports.soar.core.streams.frames import FrameType, Lost, encode_frame
+from transports.soar.core.streams.frames import FrameType
 from transports.soar.core.streams.sender import StreamSent
-from transports.soar.core.varint import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,22 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = ("Packets",)
 
-_FLOOR: Final = bytes((FrameType.FLOOR,))
 # A server ends a park after 0.25 s at the earliest (SPEC 13.4), counted from when it came there.
 _FRESH_S: Final = 0.2
 _FRESH_POLLS: Final = 2
 _PING: Final = bytes((FrameType.PING,))
-_FLOOR_EVERY: Final = 16  # packets that are full of other things
 _SHORT_ROOM: Final = 14  # octets of frames in a name of one label
 _MOST_SHORT: Final = 32  # names of one label that are used up to where a long one would do
 _MOST_WHEN_FULL: Final = (
-    16  # questions out while the server's floor is far behind, so that numbers last
+    64  # questions out while the server's floor is far behind, so that numbers last
 )
 _MOST_UNSAID: Final = 64  # settled numbers that a server may go on remembering of an idle session
 _REPORTS_IN_A_POLL: Final = 4
 _MOST_TO_TELL: Final = 16  # questions out for news of losses alone
 _MANY_REPORTS: Final = 2 * _REPORTS_IN_A_POLL
-_LEAST_FOR_FRAMES: Final = 8
 _ANY_SHARD: Final = 32
 
 
@@ -80,7 +76,6 @@ class Packets:
         "_paths",
         "_seals",
         "_table",
-        "_told_at",
         "_unsent",
         "first",
         "first_sent",
@@ -108,7 +103,6 @@ class Packets:
         self._dice = dice
         self._seals: ClientSeals | None = None
         self._kind = Kind.EARLY
-        self._told_at = 0
         self._news = (
             -1
         )  # the highest number whose answer brought what the server keeps until it is settled
@@ -137,7 +131,6 @@ class Packets:
         self.first = first
         self._seals = seals
         self.numbers = PacketNumbers()
-        self._told_at = 0
         self.outstanding = self.parked = self.owed = 0
 
     def establish(self, shards: int) -> None:
@@ -289,7 +282,9 @@ class Packets:
                     now,
                     name_class=name_class,
                     size_class=size_class,
-                    may_park=name_class == up.steps[0],
+                    # News that makes room for more numbers is to be answered at once.
+                    may_park=name_class == up.steps[0]
+                    and not (self.numbers.is_full and self.numbers.to_report),
                     is_poll=True,
                 )
                 free -= 1
@@ -375,14 +370,14 @@ class Packets:
         room = capacity - PACKET_OVERHEAD
         floor = -1
         reports: tuple[int, ...] = ()
-        if is_poll or numbers.to_report or number - self._told_at >= _FLOOR_EVERY:
-            floor, reports = self._tell(out, number, room, is_poll=is_poll)
+        if is_poll or numbers.to_report or number - numbers.told_at >= FLOOR_EVERY:
+            floor, reports = numbers.tell(out, number, room, is_poll=is_poll)
         records = self._table.fill(out, room - len(out)) if not frames else []
         if not (records or is_poll):
             numbers.untold(reports)
             return False
         if floor >= 0:
-            self._told_at = number
+            numbers.told_at = number
         if size_class is None:
             sizes = path.sizes
             size_class = sizes.down.current if sizes.has_begun else sizes.down.steps[0]
@@ -430,27 +425,6 @@ class Packets:
                 if self._unsent:
                     self._note_first(records, now.elapsed)
         return True
-
-    def _tell(
-        self, out: bytearray, number: int, room: int, *, is_poll: bool
-    ) -> tuple[int, tuple[int, ...]]:
-        """Append what packet `number` is to say of others; return the floor, -1 if it isn't said, and the losses."""
-        numbers = self.numbers
-        floor = -1
-        if numbers.floor > numbers.confirmed and (
-            is_poll or number - self._told_at >= _FLOOR_EVERY
-        ):
-            floor = numbers.floor
-            out += _FLOOR + encode(number - floor)
-        if not numbers.to_report:
-            return floor, ()
-        left = room - len(out)
-        if not is_poll:
-            left -= _LEAST_FOR_FRAMES  # or what was lost would wait for the news of its loss
-        reports = numbers.reports(number, left)
-        if reports:
-            out += encode_frame(Lost(tuple(number - lost for lost in reports)))
-        return floor, reports
 
     def _note_first(self, records: list[Sent], elapsed: float) -> None:
         for record in records:

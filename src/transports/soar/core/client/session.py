@@ -348,6 +348,8 @@ class Session:
             return
         if (due := self._silent_at()) is not None and now.awake >= due:
             words = f"{self._liveness.asked} questions without an authentic answer"
+            if self.packets.numbers.is_exhausted:
+                words = "no packet number is left: news of lost answers did not reach the server in time"
             reason = EndReason(failure=Failure.SILENT, words=words)
             if self._handshake is not None:
                 words = f"no proven answer to the handshake for {HANDSHAKE_S:.0f} s"

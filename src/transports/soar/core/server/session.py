@@ -17,6 +17,7 @@ from transports.soar.core.streams.frames import (
     End,
     Floor,
     Lost,
+    LostMap,
     Ping,
     Response,
     StreamData,
@@ -228,6 +229,11 @@ class Session:
             case Lost(deltas):
                 for delta in deltas:
                     self._lose(number, number - delta, now)
+            case LostMap(delta, bits):
+                first = number - delta
+                for place in range(8 * len(bits)):
+                    if bits[place >> 3] & 0x80 >> (place & 7):
+                        self._lose(number, first + place, now)
             case Response(token):
                 self._receipts.receive(token)
             case Ping():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "MAX_LOST",
+    "MAX_LOST_MAP",
     "MAX_ZONE",
     "MAX_ZONES",
     "Challenge",
@@ -26,6 +27,7 @@ __all__ = (
     "FrameType",
     "Lease",
     "Lost",
+    "LostMap",
     "MaxData",
     "MaxStreamData",
     "MaxStreams",
@@ -45,6 +47,7 @@ __all__ = (
 )
 
 MAX_LOST: Final = 32  # numbers in one LOST (SPEC 9.1)
+MAX_LOST_MAP: Final = 64  # octets of the bits in one LOST_MAP (SPEC 9.1)
 MAX_ZONES: Final = 8  # zones in one ZONES (SPEC 9.1)
 MAX_ZONE: Final = 64  # octets of a zone (SPEC 19)
 TOKEN_SIZE: Final = 4  # octets of a challenge (SPEC 9.6)
@@ -63,6 +66,7 @@ class FrameType(enum.IntEnum):
     LOST = 0x03
     OPENED = 0x04
     REFUSED = 0x05
+    LOST_MAP = 0x06
     STREAM = 0x08
     RESET = 0x10
     STOP = 0x11
@@ -113,6 +117,13 @@ class Lost(NamedTuple):
     """The answers to the packet's own number less each of `deltas` have not come (client; SPEC 9.3)."""
 
     deltas: tuple[int, ...]
+
+
+class LostMap(NamedTuple):
+    """The same of many numbers, as bits, the highest of the first octet for the number (own - delta), and on upwards."""
+
+    delta: int
+    bits: bytes
 
 
 class Opened(NamedTuple):
@@ -206,6 +217,7 @@ ControlFrame: TypeAlias = (
     Ping
     | Floor
     | Lost
+    | LostMap
     | Opened
     | Refused
     | Reset
@@ -231,7 +243,13 @@ _LENGTH: Final = 2
 _FIN: Final = 1
 _FIRST_SKIPPABLE: Final = 0x40  # from here on a frame says its length (SPEC 9.1)
 _ONLY_CLIENT: Final = frozenset(
-    {FrameType.PING, FrameType.FLOOR, FrameType.LOST, FrameType.RESPONSE}
+    {
+        FrameType.PING,
+        FrameType.FLOOR,
+        FrameType.LOST,
+        FrameType.LOST_MAP,
+        FrameType.RESPONSE,
+    }
 )
 _ONLY_SERVER: Final = frozenset(
     {
@@ -327,6 +345,14 @@ def _lost(payload: bytes, at: int) -> tuple[Frame, int]:
     return Lost(tuple(deltas)), at
 
 
+def _lost_map(payload: bytes, at: int) -> tuple[Frame, int]:
+    delta, at = read(payload, at)
+    length, at = read(payload, at)
+    if not 1 <= length <= MAX_LOST_MAP or at + length > len(payload):
+        raise FrameInvalid(f"LOST_MAP has {length} octets, not 1 to {MAX_LOST_MAP} that are there")
+    return LostMap(delta, payload[at : at + length]), at + length
+
+
 def _end(payload: bytes, at: int) -> tuple[Frame, int]:
     code, at = read(payload, at)
     streams, at = read(payload, at)
@@ -394,6 +420,7 @@ _PLAIN: Final[dict[FrameType, tuple[Callable[..., Frame], int]]] = {
 _READERS: Final[dict[int, _Reader]] = {
     **{kind: _plain(*row) for kind, row in _PLAIN.items()},
     FrameType.LOST: _lost,
+    FrameType.LOST_MAP: _lost_map,
     FrameType.END: _end,
     FrameType.CHALLENGE: _challenge,
     FrameType.RESPONSE: _response,
@@ -435,9 +462,8 @@ def encode_frame(frame: Frame) -> bytes:
     match frame:
         case StreamData(stream, offset, data, fin):
             return stream_header(stream, offset, len(data), fin=fin) + data
-        case Lost(deltas):
-            _expect(1 <= len(deltas) <= MAX_LOST, f"LOST with {len(deltas)} numbers")
-            return b"\x03" + encode(len(deltas)) + b"".join(map(encode, deltas))
+        case Lost() | LostMap():
+            return _encode_lost(frame)
         case End(code, last_stream):
             return b"\x18" + encode(code) + encode(last_stream + 1)
         case Challenge(token) | Response(token):
@@ -451,6 +477,15 @@ def encode_frame(frame: Frame) -> bytes:
             return b"\x1c" + encode(len(zones)) + b"".join(parts)
         case _:
             return _PLAIN_TYPES[type(frame)] + b"".join(map(encode, frame))
+
+
+def _encode_lost(frame: Lost | LostMap) -> bytes:
+    if isinstance(frame, Lost):
+        deltas = frame.deltas
+        _expect(1 <= len(deltas) <= MAX_LOST, f"LOST with {len(deltas)} numbers")
+        return b"\x03" + encode(len(deltas)) + b"".join(map(encode, deltas))
+    _expect(1 <= len(frame.bits) <= MAX_LOST_MAP, f"LOST_MAP of {len(frame.bits)} octets")
+    return b"\x06" + encode(frame.delta) + encode(len(frame.bits)) + frame.bits
 
 
 _PLAIN_TYPES: Final = {row[0]: bytes([kind]) for kind, row in _PLAIN.items()}
