@@ -166,11 +166,15 @@ class World:
         return self._tunnel is not None
 
     @property
-    def opened(self) -> int:
-        """How many connections were begun: TCP connections, and Soar, whose questions together are one."""
+    def dialed_tcp(self) -> int:
+        """How many TCP connections were begun."""
         connects = self._network.connects
-        tcp = sum(count for (_, port), count in connects.items() if port != 53)
-        return tcp + (connects[RESOLVER, 53] > 0)
+        return sum(count for (_, port), count in connects.items() if port != 53)
+
+    @property
+    def has_tunnelled(self) -> bool:
+        """Whether Soar's resolver was asked: all its questions together are one connection."""
+        return self._network.connects[RESOLVER, 53] > 0
 
     @property
     def reached(self) -> int:

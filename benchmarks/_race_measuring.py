@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -35,6 +37,8 @@ class Plan:
         in_memory: whether to do without sockets, for virtual clocks.
         side_by_side: whether the dialers of a run go at the same time, each in a network of its own; else one after the
             other, in an order that changes from run to run.
+        together: whether networks for which this is so, one behind the other in the list, are one batch: in turn, and
+            beside them the one where only DNS gets out.
         resolver: what stands before Soar's server, where there is one.
     """
 
@@ -43,6 +47,7 @@ class Plan:
     deadline: float
     in_memory: bool = False
     side_by_side: bool = False
+    together: bool = False
     resolver: str = "unbound"
 
 
@@ -105,6 +110,7 @@ def _sample(
     kind: Kind, dialer: str, world: World, dialed: Dialed, *, run: int, seed: int
 ) -> Sample:
     usable = dialed.winner is not None
+    opened = world.dialed_tcp - dialed.tcp_before + world.has_tunnelled
     return Sample(
         network=kind.name,
         dialer=dialer,
@@ -114,9 +120,9 @@ def _sample(
         seconds=dialed.seconds,
         winner=dialed.winner,
         started=dialed.started,
-        opened=world.opened,
-        wasted=world.opened - usable,
-        reached=world.reached,
+        opened=opened,
+        wasted=opened - usable,
+        reached=world.reached - dialed.reached_before,
         errors=dialed.errors,
         report=dialed.report,
     )
@@ -147,23 +153,45 @@ async def measure_all(
     async with anyio.create_task_group() as group:
         if not virtual:
             group.start_soon(_pulse, late)
-        for kind, plan in plans:
-
-            def told(name: str, run: int, kind: Kind = kind) -> None:
-                if done is not None:
-                    done(kind, name, run)
-
-            found = await measure(kind, authorities, plan, done=told)
-            samples += found
-            try:
-                tell(kind, found)
-            except BrokenPipeError as exc:  # raised outside, where no group is put around it
-                gone = exc
+        for together, planned in itertools.groupby(plans, key=lambda one: one[1].together):
+            for batch in [list(planned)] if together else [[one] for one in planned]:
+                found = await _batch(authorities, batch, done)
+                samples += [sample for _, there in found for sample in there]
+                try:
+                    for kind, there in found:
+                        tell(kind, there)
+                except BrokenPipeError as exc:  # raised outside, where no group is put around it
+                    gone = exc
+                    break
+            if gone is not None:
                 break
         group.cancel_scope.cancel()
     if gone is not None:
         raise gone
     return samples, Lateness.of(late) if late else None
+
+
+async def _batch(
+    authorities: Authorities,
+    batch: Sequence[tuple[Kind, Plan]],
+    done: Callable[[Kind, str, int], None] | None,
+) -> list[tuple[Kind, list[Sample]]]:
+    """Return the samples of some networks, measured in turn, and beside them where only DNS gets out."""
+    found: dict[str, list[Sample]] = {}
+
+    async def one(kind: Kind, plan: Plan) -> None:
+        told = None if done is None else partial(done, kind)
+        found[kind.name] = await measure(kind, authorities, plan, done=told)
+
+    async def in_turn(planned: list[tuple[Kind, Plan]]) -> None:
+        for kind, plan in planned:
+            await one(kind, plan)
+
+    async with anyio.create_task_group() as group:
+        # Where only DNS gets out, dialers wait for most of ten seconds.
+        for is_tunnelled in (True, False):
+            group.start_soon(in_turn, [each for each in batch if each[0].tunnelled is is_tunnelled])
+    return [(kind, found[kind.name]) for kind, _ in batch]
 
 
 async def _pulse(late: list[float]) -> None:

@@ -25,6 +25,7 @@ WHO: Final = {
     "fallback": f"one route after the other, each for at most {ROUTE_TIMEOUT:g} s",
     "kindling": "all at once, Soar when all others have failed (kindling's schedule)",
     "outline": "one more every 250 ms, or on a failure (Outline's schedule)",
+    "racer-again": "racer, which has dialed once before, with racer.Memory",
 }
 """What each dialer does, in words."""
 

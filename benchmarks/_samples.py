@@ -197,7 +197,11 @@ def _figures_of(samples: Sequence[Sample]) -> Iterator[Figure]:
 def median_race(samples: Sequence[Sample], network: str) -> RaceReport | None:
     """Return the report of racer's dial in a network that took the median time; `None` if there is none."""
     told = sorted(
-        (one for one in samples if one.network == network and one.report is not None),
+        (
+            one
+            for one in samples
+            if one.network == network and one.dialer == REFERENCE and one.report is not None
+        ),
         key=lambda one: (not one.usable, one.seconds),
     )
     return told[len(told) // 2].report if told else None

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ("main",)
 
 RUNS: Final = 20
-QUICK_RUNS: Final = 3
+QUICK_RUNS: Final = 2
 QUICK_RUNS_WAITING: Final = 1
 DEADLINE: Final = 5.0
 QUICK_DEADLINE: Final = 3.0
@@ -245,7 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--quick",
         action="store_true",
-        help=f"{QUICK_RUNS} runs, {QUICK_RUNS_WAITING} side by side where dialers wait; less than a minute",
+        help=f"{QUICK_RUNS} runs, {QUICK_RUNS_WAITING} where dialers wait, side by side; less than a minute",
     )
     add("--runs", type=count, metavar="N", help=f"dials of each dialer in each network ({RUNS})")
     add(
@@ -316,6 +316,7 @@ def _plan(kind: Kind, options: argparse.Namespace) -> Plan:
         in_memory=options.virtual,
         # Where only DNS gets out, dialers mostly wait, and for different times.
         side_by_side=not options.virtual and (kind.tunnelled or (options.quick and kind.waits)),
+        together=options.quick and kind.waits and not options.virtual,
         resolver=options.resolver,
     )
 
