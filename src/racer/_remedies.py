@@ -40,7 +40,7 @@ REMEDIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "name_filter": (
-        "A filter on the way reads which host is wanted from the beginning of TLS, and cuts the connection.",
+        "A filter on the way reads which host is wanted from the beginning of TLS, and cuts the connection off.",
         (
             "Add the transport `proxyless`, which hides the name from such filters.",
             "Add `fronting`, a proxy, or `soar`, for which the filter sees another name or none.",

@@ -258,7 +258,7 @@ def test_it_reads_well_on_a_terminal() -> None:
         "\n"
         "Most likely:\n"
         "  - The proxy does not accept the user or password it was given, or wants one and was given none.\n"
-        "  - A filter on the way reads which host is wanted from the beginning of TLS, and cuts the connection.\n"
+        "  - A filter on the way reads which host is wanted from the beginning of TLS, and cuts the connection off.\n"
         "\n"
         "What to try:\n"
         "  1. Check user and password in the proxy's options; ask whoever runs the proxy.\n"

@@ -36,6 +36,11 @@ _MARKS: Final = {
 @click.command()
 @click.argument("host", metavar="[HOST]", required=False)
 @click.option(
+    "--tls/--no-tls",
+    default=None,
+    help="Verify TLS to HOST, or leave it out; by default on port 443 only.",
+)
+@click.option(
     "--times",
     type=int,
     default=3,
@@ -58,6 +63,7 @@ _MARKS: Final = {
 def command(
     *,
     host: str | None,
+    tls: bool | None,
     times: int,
     timeout: float,
     full: bool,
@@ -77,7 +83,7 @@ def command(
     from racer import doctor  # noqa: PLC0415 - dnspython and more, loaded for this command only
     from racer.config import MemorySettings  # noqa: PLC0415
 
-    target = Target.parse(host or doctor.DEFAULT_HOST)
+    target = Target.parse(host or doctor.DEFAULT_HOST, tls=tls)
     configuration, findings = doctor.check_configuration(config)
     resolvers = doctor.resolvers_of(configuration)
     dialer: Dialer | None = None
@@ -119,13 +125,13 @@ def render(diagnosis: Diagnosis, screen: Screen) -> list[str]:
     """Return what was found as lines for a person: what matters most first, the verdict last."""
     width = screen.width
     lines: list[str] = []
-    for one in diagnosis.ranked:
-        lines += _shown(one, screen, width)
+    for one, advice in diagnosis.told:
+        lines += _shown(one, advice, screen, width)
     summary = wrapped(one_line(diagnosis.summary), width)
     return [*lines, "", *(f"{_BOLD}{line}{_RESET}" if screen.colour else line for line in summary)]
 
 
-def _shown(finding: Finding, screen: Screen, width: int) -> list[str]:
+def _shown(finding: Finding, advice: list[str], screen: Screen, width: int) -> list[str]:
     mark, word, colour = _MARKS[finding.verdict]
     label = mark if screen.unicode else f"{word:4}"
     indent = " " * (len(label) + 1)
@@ -133,9 +139,9 @@ def _shown(finding: Finding, screen: Screen, width: int) -> list[str]:
     if screen.colour:
         first = f"{colour}{label}{_RESET}{first[len(label) :]}"
     lines = [first, *rest]
-    for advice in finding.advice:
+    for tip in advice:
         room = width - len(indent)
-        lines += [indent + line for line in wrapped(f"- {one_line(advice)}", room, "  ")]
+        lines += [indent + line for line in wrapped(f"- {one_line(tip)}", room, "  ")]
     return lines
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.streams.tls import TLSAttribute
 
-from racer import _tls
 from racer._cleanup import close_within
 from racer._connection import Connection
 from racer._finding import Finding, Verdict
 from racer._remedies import REMEDIES
 from racer._target import Target
+from racer.doctor._unverified import unverified
 from racer.errors import DialError, NoTransports, RacerError
 
 if TYPE_CHECKING:
@@ -92,10 +91,7 @@ async def see_dates(dialer: Dialer, target: Target, *, now: float, limit: float)
 async def _look(
     connection: Connection, target: Target
 ) -> tuple[tuple[float | None, float | None], float | None]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # to read its dates; nothing that it says is believed
-    stream = await _tls.wrap(connection, target, context)
+    stream = await unverified(connection, target.server_hostname)
     certificate = stream.extra(TLSAttribute.peer_certificate_binary, None)
     date: float | None = None
     try:

@@ -45,6 +45,16 @@ class Diagnosis:
         return tuple(sorted(self.findings, key=lambda one: _ORDER.index(one.verdict)))
 
     @property
+    def told(self) -> list[tuple[Finding, list[str]]]:
+        """The same, each with the advice that was not given before."""
+        given: dict[str, None] = {}
+        told = []
+        for one in self.ranked:
+            told.append((one, [line for line in one.advice if line not in given]))
+            given.update(dict.fromkeys(one.advice))
+        return told
+
+    @property
     def verdict(self) -> Verdict:
         """The gravest verdict; `skipped` only where nothing at all was checked."""
         return min(
@@ -71,9 +81,9 @@ class Diagnosis:
     def __str__(self) -> str:
         """Return all of it as lines of plain text."""
         lines: list[str] = []
-        for one in self.ranked:
+        for one, advice in self.told:
             lines.append(f"{one.verdict.value.upper():7}  {one_line(one.words)}")
-            lines += [f"         try: {one_line(line)}" for line in one.advice]
+            lines += [f"         try: {one_line(line)}" for line in advice]
         return "\n".join([*lines, "", self.summary])
 
     def to_dict(self, *, redacted: bool = True) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from racer.doctor._asking import Resolver, Ways
 from racer.doctor._clock import judge_clock, judge_jump, see_dates
 from racer.doctor._diagnosis import Diagnosis
 from racer.doctor._export import check_export
-from racer.doctor._judging import judge
+from racer.doctor._judging import EXISTS, judge
 from racer.doctor._resolvers import ask_all
 from racer.doctor._transports import judge_trial, try_entrant
 from racer.errors import ConfigError
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ("DEFAULT_HOST", "DEFAULT_LIMIT", "DEFAULT_REPEATS", "examine")
 
-DEFAULT_HOST: Final = "example.com"
-"""Reserved for such things by RFC 2606, answers over TLS, and tells nobody anything about you."""
+DEFAULT_HOST: Final = EXISTS
+"""It answers over TLS, and tells nobody anything about you."""
 
 DEFAULT_REPEATS: Final = 3
 DEFAULT_LIMIT: Final = 20.0

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
     from racer.doctor._resolvers import Hearsay
 
-__all__ = ("judge",)
+__all__ = ("EXISTS", "judge")
 
 # Bits; large sites answer differently all the time, and seldom from anywhere.
 _NETWORK: Final = {4: 24, 6: 48}
 
 _PLAIN: Final = 512  # octets of a datagram without EDNS, RFC 1035 §4.2.1
+
+EXISTS: Final = "example.com"
+"""A name that is reserved for such things (RFC 2606), and has addresses."""
 
 _LIES: Final = (
     'Use an encrypted resolver: resolver = "https://…" or "tls://…" in the options of `direct`.',
@@ -167,6 +170,11 @@ def _together(heard: Sequence[Hearsay], host: str) -> _Opinion | None:
     """Return what all of them together leave open."""
     spoken = [one for one in heard if one.rcode in {"NOERROR", "NXDOMAIN"}]
     if spoken and not any(one.addresses for one in spoken):
+        if host == EXISTS:
+            words = (
+                f"No resolver knows {host}, which exists: they lead nowhere, or only to some names."
+            )
+            return _Opinion(Verdict.WARN, words, _SILENT[1:])
         words = f"No resolver knows an address of {host}."
         return _Opinion(Verdict.WARN, words, ("Check the spelling of the host.",))
     if any(_is_honest(one) for one in heard):

@@ -12,18 +12,22 @@ from racer._axis import seconds
 from racer._cleanup import close_within
 from racer._explain import explain
 from racer._finding import Finding, Verdict
+from racer._remedies import REMEDIES
 from racer._report import Outcome
-from racer.errors import DialError, NoTransports
+from racer.doctor._unverified import another_name, answers_under
+from racer.errors import DialError, ErrorType, NoTransports, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from racer._dialer import Dialer
+    from racer._explain import Likely
     from racer._report import Attempt, RaceReport
     from racer._target import Target
 
 __all__ = ("Trial", "judge_trial", "try_entrant")
 
+_CUT: Final = (ErrorType.CONNECTION_RESET, ErrorType.TIMEOUT)
 _OURSELVES: Final = "racer doctor"  # whom nobody needs to be sent to from here
 
 
@@ -35,11 +39,13 @@ class Trial:
         name: the entrant's.
         reports: one for each try, each of a race of this one alone.
         wanted: how many tries were meant.
+        answers_otherwise: where TLS was cut, whether it was answered under another name; `None` where that was not tried.
     """
 
     name: str
     reports: tuple[RaceReport, ...]
     wanted: int
+    answers_otherwise: bool | None = None
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -73,7 +79,15 @@ async def try_entrant(
         reports.append(race.report)
         if race.report.outcome in {Outcome.TIMED_OUT, Outcome.INELIGIBLE}:
             break
-    return Trial(name=name, reports=tuple(reports), wanted=repeats)
+    otherwise: bool | None = None
+    if _is_cut_in_tls(reports[-1][name]) and not target.is_address:
+        other = another_name(target.host)
+        otherwise = await answers_under(dialer, name, target, other, limit=limit)
+    return Trial(name=name, reports=tuple(reports), wanted=repeats, answers_otherwise=otherwise)
+
+
+def _is_cut_in_tls(attempt: Attempt) -> bool:
+    return attempt.stage is Stage.TLS and attempt.error_type in _CUT
 
 
 def judge_trial(trial: Trial) -> Finding:
@@ -91,17 +105,30 @@ def judge_trial(trial: Trial) -> Finding:
         return Finding(check=check, verdict=Verdict.OK, words=words, data=data)
     told = explain(next(r for r in trial.reports if r.outcome is not Outcome.CONNECTED))
     happened = dict(told.happened)[trial.name]
-    likely = told.likely[0]
-    advice = tuple(line for line in likely.advice if _OURSELVES not in line)
+    why, tips = _why(told.likely[0], trial)
+    advice = tuple(line for line in tips if _OURSELVES not in line)
     if took:
         words = (
             f"{trial.name} connected only {_times(len(took))} of {len(attempts)}, {_spread(took)}. "
-            f"Else: {happened} {likely.words}"
+            f"Else: {happened} {why}"
         )
         return Finding(check=check, verdict=Verdict.WARN, words=words, advice=advice, data=data)
     tries = "once" if len(attempts) == 1 else f"{len(attempts)} times"
-    words = f"{trial.name} did not connect, tried {tries}. {happened} {likely.words}"
+    words = f"{trial.name} did not connect, tried {tries}. {happened} {why}"
     return Finding(check=check, verdict=Verdict.FAIL, words=words, advice=advice, data=data)
+
+
+def _why(likely: Likely, trial: Trial) -> tuple[str, tuple[str, ...]]:
+    """Return what is most likely wrong, and what to try; what was tried besides makes it certain."""
+    match trial.answers_otherwise:
+        case None:
+            return f"Most likely: {likely.words[:1].lower()}{likely.words[1:]}", likely.advice
+        case True:
+            words = "Under another name the same address answers: a filter on the way reads the host's name."
+            return words, REMEDIES["name_filter"][1]
+        case False:
+            words = "Under another name it is no better: the address is blocked on the way, or the host is down."
+            return words, REMEDIES["address_block"][1]
 
 
 def _took(attempt: Attempt) -> float:

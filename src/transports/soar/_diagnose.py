@@ -40,7 +40,7 @@ _SERVER_ADVICE: Final = (
 )
 _KEY_ADVICE: Final = ("Compare `server_key` with what the server's operator gave out.",)
 _GRANT_ADVICE: Final = (
-    "Ask whoever runs the server for a new grant, and put it into the option `credential`.",
+    "Ask whoever runs the server for a new grant, and put it into the entrant's option `credential`.",
 )
 
 
@@ -119,7 +119,7 @@ async def ask_zones(
                 zone, [Family.IPV4], heard.append
             )
         except (OSError, NetworkError) as exc:
-            error = str(exc)
+            error = str(exc).removeprefix(str(url)).lstrip(": ")
         rcode = _rcode(heard[0]) if heard else None
         found[zone, url] = ZoneAnswer(zone, str(url), rcode, error)
 

@@ -190,7 +190,7 @@ async def test_a_resolver_that_is_silent() -> None:
         "udp://192.0.2.53 does not answer: no answer within 5 s."
     )
     assert found["transport direct"].words == (
-        "direct did not connect, tried once. The name's look-up got no answer in time (after 2 s). Name servers do not "
+        "direct did not connect, tried once. The name's look-up got no answer in time (after 2 s). Most likely: name servers do not "
         "answer, or say what is not so."
     )
 
@@ -236,8 +236,8 @@ async def test_a_filter_reads_the_name() -> None:
         diagnosis = await world.examine(world.direct(), Entrant(proxy))
     found = by_check(diagnosis)
     assert found["transport direct"].words == (
-        "direct did not connect, tried 3 times. The connection stood, and was cut when TLS began (after 60 ms). A "
-        "filter on the way reads which host is wanted from the beginning of TLS, and cuts the connection."
+        "direct did not connect, tried 3 times. The connection stood, and was cut when TLS began (after 60 ms). "
+        "Under another name the same address answers: a filter on the way reads the host's name."
     )
     assert found["transport direct"].advice == (
         "Add the transport `proxyless`, which hides the name from such filters.",
@@ -250,11 +250,35 @@ async def test_a_filter_reads_the_name() -> None:
         "peer": "192.0.2.7:443",
     }
     assert found["transport proxy"].words.endswith(
-        "A firewall or sandbox on this machine does not let the program connect."
+        "Most likely: a firewall or sandbox on this machine does not let the program connect."
     )
     assert found["clock"].verdict is Verdict.SKIPPED
     assert diagnosis.summary == (
         "Verdict: news.example:443 is not reached; wrong: transport direct, transport proxy."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (
+            lab.HangOnName(names=(HOST,)),
+            "Under another name the same address answers: a filter on the way reads the host's name.",
+        ),
+        (
+            lab.AcceptAndHang(address=SITE),
+            "Under another name it is no better: the address is blocked on the way, or the host is down.",
+        ),
+    ],
+)
+async def test_a_filter_of_names_is_told_from_a_blocked_address(rule: lab.Rule, words: str) -> None:
+    async with World() as world:
+        world.rules.append(rule)
+        diagnosis = await world.examine(limit=4.0)
+    found = by_check(diagnosis)["transport direct"]
+    assert found.words == (
+        "direct did not connect, tried once. The connection stood, and went silent when TLS began (after 4 s). "
+        + words
     )
 
 
@@ -264,7 +288,7 @@ async def test_everything_but_names_is_swallowed() -> None:
         diagnosis = await world.examine(limit=4.0)
     found = by_check(diagnosis)["transport direct"]
     assert found.words == (
-        "direct did not connect, tried once. Nothing answered at the address (after 4 s). Nothing comes through from "
+        "direct did not connect, tried once. Nothing answered at the address (after 4 s). Most likely: nothing comes through from "
         "the host's address: it is blocked on the way, or the host is down."
     )
 
@@ -279,7 +303,7 @@ async def test_a_transport_that_works_now_and_then() -> None:
     assert found.verdict is Verdict.WARN
     assert found.words == (
         "moody connected only 2 times of 3, in 500 ms (250 ms to 750 ms). Else: The connection was refused (after 500 "
-        "ms). The address refuses connections: nothing listens on that port, or a filter answers in its place."
+        "ms). Most likely: the address refuses connections: nothing listens on that port, or a filter answers in its place."
     )
 
 
@@ -295,7 +319,7 @@ async def test_a_proxy_with_another_password() -> None:
         diagnosis = await world.examine(Entrant(guest, name="proxy"))
     found = by_check(diagnosis)["transport proxy"]
     assert found.words == (
-        "proxy did not connect, tried 3 times. The credential was rejected (after 60 ms). The proxy does not accept the "
+        "proxy did not connect, tried 3 times. The credential was rejected (after 60 ms). Most likely: the proxy does not accept the "
         "user or password it was given, or wants one and was given none."
     )
     assert found.advice == (
@@ -453,10 +477,10 @@ async def test_soar_with_a_grant_that_does_not_do(is_known: bool, words: str) ->
     found = by_check(diagnosis)
     assert found["server of soar"].words == words
     assert found["server of soar"].advice == (
-        "Ask whoever runs the server for a new grant, and put it into the option `credential`.",
+        "Ask whoever runs the server for a new grant, and put it into the entrant's option `credential`.",
     )
     assert found["transport soar"].words.endswith(
-        "The Soar server does not accept the grant: it is missing, expired, revoked, or another server's."
+        "Most likely: the Soar server does not accept the grant: it is missing, expired, revoked, or another server's."
     )
     assert grant.to_text() not in str(diagnosis) + diagnosis.to_json(redacted=False)
 
