@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transports.soar.client.peer import RTT, TARGET, Asked, Rig, grant
+from tests.transports.soar.client.peer import RTT, TARGET, Asked, Echo, Rig, grant
 from transports.soar.core.client.events import (
     DialFailed,
+    DialOpened,
     DialRepaired,
     HandshakeEnded,
     HandshakeStarted,
@@ -16,6 +17,7 @@ from transports.soar.core.client.events import (
 from transports.soar.core.client.reasons import Failure
 from transports.soar.core.client.states import SessionState
 from transports.soar.core.crypto import EndCode, Kind, Notice, RetryCode, Status
+from transports.soar.core.crypto.retries import wrap
 from transports.soar.core.dns.answers import Form
 from transports.soar.core.dns.messages import Rcode
 from transports.soar.core.streams.frames import Opened, Reset, StreamData
@@ -236,13 +238,6 @@ class TestRetry:
         rig.tell(again[1], rig.peer.terms(again[1]))
         assert rig.sessions[0].state is SessionState.LIVE
 
-    def test_answers_to_the_first_one_no_longer_count(self) -> None:
-        rig, asked = self.start()
-        rig.tell(asked[0], rig.peer.retry(asked[0], RetryCode.BUSY))
-        rig.send()
-        rig.tell(asked[1], rig.peer.terms(asked[1]))
-        assert rig.sessions[0].state is SessionState.HANDSHAKING
-
     def test_what_was_under_way_by_the_old_one_ends_without_a_trace(self) -> None:
         rig, asked = self.start()
         rig.tell(asked[0], rig.peer.retry(asked[0], RetryCode.BUSY))
@@ -297,13 +292,10 @@ def test_a_rejection_for_now_is_tried_once_more(status: Status) -> None:
     assert rig.send() == []
 
 
-def test_a_welcome_that_breaks_the_rules_makes_no_session() -> None:
-    rig = Rig()
-    rig.client.dial(TARGET, rig.now)
-    asked = fragments(rig.send())
-    half = rig.peer.halves[asked[0].sid]
+def broken_welcome(rig: Rig, asked: Asked) -> bytes:
+    """Return a welcome that a server's own code refuses to say, so the octets are changed under its seal."""
+    half = rig.peer.halves[asked.sid]
     assert half.first is not None
-    # A server's own code refuses to say this, so the octets are changed under its seal.
     payload = bytearray(
         bytes.fromhex("00 00 00")
         + bytes(4)
@@ -313,9 +305,14 @@ def test_a_welcome_that_breaks_the_rules_makes_no_session() -> None:
     )
     payload += bytes(16)
     message, _ = half.first._noise.seal(bytes(payload), ephemeral=bytes(range(32)))
-    from transports.soar.core.crypto.retries import wrap
+    return rig.peer.carry(asked, wrap(half.first._header_key, 0, message))
 
-    rig.tell(asked[0], rig.peer.carry(asked[0], wrap(half.first._header_key, 0, message)))
+
+def test_a_welcome_that_breaks_the_rules_makes_no_session() -> None:
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now)
+    asked = fragments(rig.send())
+    rig.tell(asked[0], broken_welcome(rig, asked[0]))
     (failed,) = rig.events(DialFailed)
     assert failed.error.failure is Failure.UNUSABLE
     assert "shards" in failed.error.words
@@ -448,6 +445,83 @@ def test_what_an_earlier_process_may_have_executed_is_sent_again_if_it_may_be_an
         assert failed.error.failure is Failure.LOST
         assert failed.error.may_have_reached
         assert session.state is SessionState.LIVE, "its RESET has to arrive"
+
+
+class TestAForgedRetry:
+    """Everybody with the public key can make one (SPEC 7.7), and be faster than the server."""
+
+    def test_the_welcome_that_comes_after_it_counts(self) -> None:
+        rig = Rig()
+        rig.client.dial(TARGET, rig.now, replay_safe=False)
+        asked = rig.send()
+        rig.tell(asked[0], rig.peer.retry(asked[0], RetryCode.BUSY))
+        again = rig.send()
+        assert {each.sid for each in again} - {asked[0].sid}
+        rig.time = RTT
+        rig.tell(asked[1], rig.peer.terms(asked[1], frames=[Opened(0)]))
+        (session,) = rig.sessions
+        assert session.state is SessionState.LIVE
+        assert session.activity == 5000.0
+        assert session.packets.outstanding == session.packets.parked == 2
+        assert len(rig.events(DialOpened)) == 1
+        assert not rig.events(DialRepaired)
+        # What the other message's answer says is of another session, which nobody uses.
+        for each in fragments(again):
+            rig.tell(each, rig.peer.terms(each, early_refused=True))
+        for each in asked[2:3]:
+            rig.tell(each, rig.peer.terms(each))
+        assert not rig.events(DialFailed)
+        # Packets go on where they were, under the first keys: one number seals one packet.
+        later = rig.send()
+        assert {each.sid for each in later} <= {asked[0].sid}
+        echo = Echo(rig)
+        echo.said.add(0)
+        rig.post(asked[3], rig.peer.answer(asked[3], held=0.6), 0.6)  # the other one is lost
+        rig.run(6.0, echo)
+        data = [each for _, each in rig.log if each.kind is Kind.DATA]
+        assert {each.sid for each in data} == {asked[0].sid}
+        assert min(each.number for each in data) == 2
+        numbers = session.packets.numbers
+        assert numbers.floor == numbers.next - session.packets.outstanding
+
+    def test_what_an_early_packet_carried_is_sent_again(self) -> None:
+        rig = Rig()
+        rig.client.dial(TARGET, rig.now, early_data=b"0123456789" * 12)
+        asked = rig.send()
+        rig.tell(asked[0], rig.peer.retry(asked[0], RetryCode.BUSY))
+        rig.send()
+        rig.time = RTT
+        rig.tell(asked[0], rig.peer.terms(asked[0], frames=[Opened(0)]))
+        rig.run(1.0, Echo(rig))
+        half = rig.peer.halves[asked[0].sid]
+        octets: dict[int, bytes] = {}
+        data = [each for _, each in rig.log if each.kind is Kind.DATA]
+        for frame in [*half.frames, *(f for each in data for f in each.of(StreamData))]:
+            octets[frame.offset] = frame.data
+        assert b"0123456789" * 2 in b"".join(octets[at] for at in sorted(octets))
+
+    @pytest.mark.parametrize("said", ["refused", "noise", "broken", "retry"])
+    def test_nothing_but_a_welcome_counts_after_it(self, said: str) -> None:
+        rig = Rig()
+        rig.client.dial(TARGET, rig.now)
+        asked = rig.send()
+        rig.tell(asked[0], rig.peer.retry(asked[0], RetryCode.BUSY))
+        again = rig.send()
+        if said == "refused":
+            message = rig.peer.terms(asked[1], status=Status.CAPACITY)
+        elif said == "retry":
+            message = rig.peer.retry(asked[1], RetryCode.CLOCK)
+        elif said == "noise":
+            message = rig.peer.carry(asked[1], bytes(90))
+        else:
+            message = broken_welcome(rig, asked[1])
+        rig.tell(asked[1], message)
+        assert not rig.events(HandshakeEnded)
+        for each in fragments(again):
+            rig.tell(each, rig.peer.terms(each))
+        assert rig.sessions[0].state is SessionState.LIVE
+        assert rig.sessions[0].packets.first is not None
+        assert rig.sessions[0].packets.first.sid == again[0].sid
 
 
 @pytest.mark.parametrize("safe", [True, False])

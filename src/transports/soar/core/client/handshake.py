@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from racer.errors import RemoteProtocolError
 from transports.soar.core.client.events import HandshakeEnded
 from transports.soar.core.client.flight import FIRST_TIMEOUT_S, Flight
 from transports.soar.core.client.questions import FRAGMENT
 from transports.soar.core.crypto.fragments import FRAGMENT_OVERHEAD, MOST_FRAGMENTS
 from transports.soar.core.crypto.handshake import FirstMessage, RetryCookie, frames_room
 from transports.soar.core.crypto.retries import RetryCode
+from transports.soar.core.crypto.terms import Status, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from transports.soar.core.client.dice import Dice
+    from transports.soar.core.client.numbers import PacketNumbers
     from transports.soar.core.client.packets import Packets
     from transports.soar.core.client.path import Path
     from transports.soar.core.client.questions import Question
@@ -33,6 +36,15 @@ __all__ = ("Handshake",)
 _MOST_HELD: Final = 16  # answers to early packets that are kept until they can be opened
 _MOST_HELD_EACH: Final = 4  # of one question, of which an injector may answer all
 _FRAME_HEAD: Final = 8  # octets that the frames around what is queued may take
+
+
+class _Before(NamedTuple):
+    """The first message that a RETRY answered, what it carried, and the numbers of the packets under it."""
+
+    first: FirstMessage
+    made_at: float
+    records: list[Sent]
+    numbers: PacketNumbers
 
 
 class Handshake:
@@ -56,6 +68,7 @@ class Handshake:
     """
 
     __slots__ = (
+        "_before",
         "_dice",
         "_grant",
         "_owner",
@@ -98,6 +111,7 @@ class Handshake:
         self.flight = Flight(now.awake)
         self.first: FirstMessage | None = None
         self.is_retry = False
+        self._before: _Before | None = None
         self.held: list[tuple[Path, Question, bytes, int, float]] = []
         self.made_at = now.elapsed
         self.records: list[Sent] = []
@@ -111,11 +125,33 @@ class Handshake:
         first = self.first
         assert first is not None, "a RETRY answers a first message"
         self.is_retry = True
+        self._before = _Before(first, self.made_at, self.records, self._packets.numbers)
         self.flight = Flight(now.awake)
         self.held.clear()
         self._table.lost(self.records)
         wall = float(retry.time) if retry.code is RetryCode.CLOCK else now.wall
         self._make(now, wall=wall, cookie=RetryCookie(retry.cookie, first.sid))
+
+    def revive(self, question: Question, payload: bytes) -> Terms | None:
+        """Take an answer to the message before the RETRY; return the terms if it is a welcome, whose session goes on.
+
+        So whoever forges a RETRY, as everybody with the public key can, only has something said twice.
+        """
+        before = self._before
+        if before is None or question.first is not before.first:
+            return None
+        try:
+            terms = before.first.receive(payload)
+        except RemoteProtocolError:
+            return None
+        if not isinstance(terms, Terms) or terms.status is not Status.WELCOME:
+            return None
+        self._before = None
+        self.held.clear()
+        self._table.lost(self.records)
+        self.first, self.made_at, self.records, numbers = before
+        self._packets.resume(before.first, before.first.seals, numbers)
+        return terms
 
     def hold(self, path: Path, question: Question, payload: bytes, octets: int, now: float) -> None:
         """Keep what may be the answer to an early packet until `msg2` is there."""

@@ -112,6 +112,11 @@ class PacketNumbers:
             self._waiting.add(number)
             heapq.heappush(self.to_report, number)
 
+    def lose_all_but(self, kept: set[int]) -> None:
+        """Have everything reported that is not settled, but for `kept`."""
+        for number in sorted(self._open - kept):
+            self.lost(number)
+
     def told(self, floor: int, reports: Iterable[int]) -> None:
         """Take what an answered packet said as heard."""
         self.confirmed = max(self.confirmed, floor)

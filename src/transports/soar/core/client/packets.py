@@ -133,6 +133,24 @@ class Packets:
         self.numbers = PacketNumbers()
         self.outstanding = self.parked = self.owed = 0
 
+    def resume(self, first: FirstMessage, seals: ClientSeals, numbers: PacketNumbers) -> None:
+        """Go on in the session of `first`, where `begin` left it for another's; `numbers` are its own."""
+        self.take_back()
+        self.first = first
+        self._seals = seals
+        self.numbers = numbers
+        flying = [
+            question
+            for path in self._paths.values()
+            for question in path.recovery.in_flight()
+            if question.first is first and question.number >= 0
+        ]
+        self.outstanding = len(flying)
+        self.parked = sum(question.may_park for question in flying)
+        self.owed = 0
+        # Nobody noted what was lost or answered meanwhile.
+        numbers.lose_all_but({question.number for question in flying})
+
     def establish(self, shards: int) -> None:
         """Send data packets from here on."""
         self._kind = Kind.DATA

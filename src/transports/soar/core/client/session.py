@@ -226,11 +226,13 @@ class Session:
     ) -> bool:
         """Take the octets that answer a fragment; return whether they are authentic, or a RETRY that is obeyed."""
         first = self.packets.first
-        if first is None or question.first is not first:
-            return False
         handshake = self._handshake
+        result: Terms | Retry | None = None
         try:
-            result = first.receive(payload)
+            if first is not None and question.first is first:
+                result = first.receive(payload)
+            elif handshake is not None:
+                result = handshake.revive(question, payload)
         except RemoteProtocolError as exc:
             if handshake is not None:
                 reason = EndReason(failure=Failure.UNUSABLE, words=str(exc))
