@@ -14,6 +14,7 @@ from racer.errors import ConfigError, DialError, NoTransports, RacerError
 from racer.proxy._call import Call
 from racer.proxy._doorway import Doorway
 from racer.proxy._fetching import Fetcher
+from racer.proxy._first_flight import PATIENCE, FirstFlight
 from racer.proxy._house import Failure
 from racer.proxy._http import HttpServer
 from racer.proxy._requests import Fetch, OpenTunnel, Page, Refusal, Reply, Spoken
@@ -23,6 +24,8 @@ from racer.proxy._tally import CONTENT_TYPE, metrics
 from racer.proxy._verdicts import FULL, LOOP, verdict_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from anyio.abc import ByteStream
 
     from racer._connection import Connection
@@ -160,42 +163,98 @@ class Conversation:
             verdict = verdict_of(call.error, str(wish.target))
             # What was said for the target must not be taken for another request.
             return await self._turn_down(machine, wish, verdict, "failed", is_last=bool(call.early))
-        await self._use(machine, wish, call.connection, call.early)
+        await self._use(machine, wish, call)
         return False
 
-    async def _use(
-        self,
-        machine: HttpServer | Socks5Server,
-        wish: OpenTunnel,
-        connection: Connection,
-        early: bytes,
-    ) -> None:
-        """Carry the tunnel over a connection, and close that."""
+    async def _use(self, machine: HttpServer | Socks5Server, wish: OpenTunnel, call: Call) -> None:
+        """Carry the tunnel over what a race gave, or the next one where that does not do, and close it."""
         house = self._house
         is_whole = False
         try:
-            report = connection.report
-            house.tally.race(report)
-            if house.leads_back(report):
+            assert call.connection is not None
+            house.tally.race(call.connection.report)
+            if house.leads_back(call.connection.report):
                 await self._turn_down(machine, wish, LOOP, "refused", is_last=True)
                 return
             house.tally.request(wish.spoken, "connected")
             await self._stream.send(_accepted(machine))
-            is_whole = await self._carry(connection, early)
+            reply = await self._first_words(wish, call)
+            if call.connection is not None:
+                is_whole = await self._carry(call.connection, call.early, reply)
         finally:
             if not is_whole:
-                connection.abort()
-        if is_whole:
-            await close_within(connection, scope=anyio.CancelScope())
+                self._drop(call)
+        if call.connection is not None:
+            await close_within(call.connection, scope=anyio.CancelScope())
 
-    async def _carry(self, connection: Connection, early: bytes) -> bool:
+    async def _first_words(self, wish: OpenTunnel, call: Call) -> bytes:
+        """See a ClientHello answered, by another way where need be; return what the target has said by then.
+
+        Without a way left the call has no connection, and the client's is broken.
+        """
+        names = set(self._house.dialer.eligible(wish.target))
+        if len(names) < 2:
+            return b""
+        flight = FirstFlight(self._stream, call.early)
+        self._house.moving.add(flight)
+        try:
+            with flight.scope:
+                await self._see_answered(wish, call, flight, names)
+        finally:
+            self._house.moving.discard(flight)
+        if call.connection is None or flight.scope.cancelled_caught:
+            self._drop(call)
+            self._reset()
+        return flight.reply
+
+    async def _see_answered(
+        self, wish: OpenTunnel, call: Call, flight: FirstFlight, names: set[str]
+    ) -> None:
+        connection = call.connection
+        assert connection is not None
+        await flight.begin(connection)
+        call.early = flight.said
+        tried: dict[str, str] = {}
+        while connection is not None and flight.size is not None:
+            tried[connection.transport_name] = "connected, and did not answer the ClientHello"
+            patience = PATIENCE if names - tried.keys() else None
+            if await flight.is_answered(connection, patience):
+                call.early = flight.said[flight.size :]
+                return
+            self._drop(call)
+            call.early = flight.said
+            await self._try_others(wish, call, tried)
+            connection, flight.said = call.connection, call.early
+
+    async def _try_others(self, wish: OpenTunnel, call: Call, tried: Mapping[str, str]) -> None:
+        """Set the call's connection to one by another way, if there is any."""
+        house = self._house
+        try:
+            with house.racing_for(wish.target, tried) as race:
+                await call.make(race)
+        except ConfigError as exc:
+            call.error = exc
+        if call.connection is not None:
+            house.tally.race(call.connection.report)
+            if house.leads_back(call.connection.report):
+                self._drop(call)
+        elif call.error is not None:
+            self._count_race(call.error)
+            self._told(wish.spoken, wish.target, verdict_of(call.error, str(wish.target)), "broken")
+
+    def _drop(self, call: Call) -> None:
+        if call.connection is not None:
+            call.connection.abort()
+            call.connection = None
+
+    async def _carry(self, connection: Connection, early: bytes, reply: bytes) -> bool:
         """Return whether all that was said on either side has arrived at the other."""
         house = self._house
         splice = Splice(self._stream, connection, house.tally)
         house.moving.add(splice)
         house.tally.tunnels += 1
         try:
-            await splice.run(early)
+            await splice.run(early, reply)
         finally:
             house.tally.tunnels -= 1
             house.moving.discard(splice)

@@ -12,7 +12,7 @@ from racer.errors import ConfigError
 from racer.proxy._listening import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import anyio
 
@@ -99,13 +99,19 @@ class House:
         return self.address is not None and is_own(target, self.address)
 
     @contextmanager
-    def racing_for(self, target: Target) -> Iterator[Race]:
+    def racing_for(
+        self, target: Target, exclude: Mapping[str, str] | None = None
+    ) -> Iterator[Race]:
         """Yield a race to `target`, to be run while the block lasts.
+
+        Args:
+            target: where to.
+            exclude: entrants that take no part, and why.
 
         Raises:
             ConfigError: the dialer can race no more.
         """
-        race = self.dialer.race(target)
+        race = self.dialer.race(target, exclude=exclude or {})
         others = self.races.setdefault(target, set())
         others.add(race)
         self.tally.racing += 1

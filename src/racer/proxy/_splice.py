@@ -55,16 +55,17 @@ class Splice:
         """Whether both ways came to their own end."""
         return self._ended == 2
 
-    async def run(self, early: bytes) -> None:
+    async def run(self, early: bytes, reply: bytes = b"") -> None:
         """Carry until both ways have ended, one has broken, or `scope` was cancelled.
 
         Args:
-            early: what the client has said already.
+            early: what the client has said already, and the target has not heard.
+            reply: what the target has said already, and the client has not heard.
         """
         with self.scope:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._up, early)
-                await self._down()
+                await self._down(reply)
 
     async def _up(self, data: bytes) -> None:
         client, target, tally = self._client, self._target, self._tally
@@ -89,14 +90,15 @@ class Splice:
             self._broke(exc)
         self._ended += 1
 
-    async def _down(self) -> None:
+    async def _down(self, data: bytes) -> None:
         client, target, tally = self._client, self._target, self._tally
         try:
             while True:
+                if data:
+                    self.moved_at = anyio.current_time()
+                    await client.send(data)
+                    tally.received += len(data)
                 data = await target.receive(CHUNK)
-                self.moved_at = anyio.current_time()
-                await client.send(data)
-                tally.received += len(data)
         except anyio.EndOfStream:
             pass
         except Exception as exc:  # noqa: BLE001 - likewise

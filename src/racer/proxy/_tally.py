@@ -36,7 +36,8 @@ class ProxyStatus:
         tunnels: how many of them have a stream to their target.
         accepted: connections of clients so far.
         requests: how often clients asked, by what they speak and what came of it: `connected`, `failed`, `refused`,
-            `denied` (for want of a credential) or `left` (the client went away).
+            `denied` (for want of a credential), `left` (the client went away) or `broken` (connected, and no way
+            carried its ClientHello).
         attempts: attempts of races so far, by transport and outcome.
         sent: bytes carried from clients to their targets.
         received: bytes carried to clients.
