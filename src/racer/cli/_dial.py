@@ -11,8 +11,11 @@ import anyio
 import click
 
 from racer._cleanup import close_within
+from racer._explain import explain
+from racer._report import Outcome
 from racer._target import Target
 from racer.abc import check_seconds
+from racer.cli._columns import wrapped
 from racer.cli._completion import entrant_names
 from racer.cli._exits import CommandError, Exit, silence
 from racer.cli._live import Unwatched, view_on, watch
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ("command",)
 
+_FAILED: Final = (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
 _FILE: Final = click.Path(path_type=Path)
 
 
@@ -133,7 +137,7 @@ def command(
         raise CommandError(msg, Exit.TIMEOUT) from exc
     finally:
         if dial.report is not None:
-            _show(dial.report, view, as_json=as_json)
+            _show(dial.report, view, as_json=as_json, plain=plain)
             _write(dial.report, html=html, save=save)
 
 
@@ -177,15 +181,26 @@ class _Dial:
             await close_within(winner, scope=anyio.CancelScope())
 
 
-def _show(report: RaceReport, view: View, *, as_json: bool) -> None:
+def _show(report: RaceReport, view: View, *, as_json: bool, plain: bool) -> None:
     """Write what is left of a race. Who has stopped reading learns it from the exit code, which is the dial's."""
     try:
         if as_json:
             print(report.to_json(indent=2), flush=True)  # ASCII by itself
         else:
             view.end(report)
+            if report.outcome in _FAILED:
+                _advise(report, Screen.of(sys.stdout, plain=plain))
     except BrokenPipeError:
         silence(sys.stdout.fileno())
+
+
+def _advise(report: RaceReport, screen: Screen) -> None:
+    """Say what is most likely wrong, and what to try; the doctor says the same of what it finds."""
+    told = explain(report)
+    lines = ["", *(f"most likely: {one.words}" for one in told.likely)]
+    lines += [f"try: {line}" for line in told.advice]
+    for line in lines:
+        print(screen.text("\n".join(wrapped(line, screen.width, "  "))))
 
 
 def _check_place(file: Path | None) -> None:

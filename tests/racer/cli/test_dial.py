@@ -176,9 +176,15 @@ def test_failures_are_drawn_with_all_causes(place: Path) -> None:
     assert done.returncode == 1
     lines = waterfall(done)
     assert lines[0] == "example.com:443 not connected: every attempt failed, after T"
-    assert lines[-2:] == [
+    assert lines[-8:] == [
         r"fails (handshake): SessionLost: server lost the \x1b[31msession",
         "crashes (connect): KeyError: 'a bug'",
+        "",
+        "most likely: The server restarted, or ended the session.",
+        "most likely: A transport has a bug; the log has its traceback.",
+        "try: Try again: the next dial makes a new session.",
+        "try: Report it to whoever made the transport, with the traceback, and leave it",
+        "  out until then.",
     ]
     error = done.stderr.decode()
     assert error.splitlines()[-1] == "racer: every attempt to reach example.com:443 failed"
