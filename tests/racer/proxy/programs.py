@@ -25,17 +25,17 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from racer import Dialer, lab
+from racer import Dialer, Entrant, lab
 from racer.proxy import Failure, Proxy
 from transports.direct import Direct
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from anyio.abc import ByteStream
 
-    from racer.lab import Handler, Zone
+    from racer.lab import Handler, Rule, Zone
 
 __all__ = ("World", "binary", "site", "wheel", "world")
 
@@ -102,8 +102,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(pages: Mapping[str, bytes], **options: Any) -> AsyncIterator[World]:
-    """Yield a world of sites with these pages, by path, over TLS on 443 and without on 80."""
+async def world(
+    pages: Mapping[str, bytes], *, censor: Sequence[Rule] = (), **options: Any
+) -> AsyncIterator[World]:
+    """Yield a world of sites with these pages, by path, over TLS on 443 and without on 80.
+
+    The proxy races `direct` and, a little later, `tunnel`, which goes round the censor.
+    """
     authority = trustme.CA()
     leaf = authority.issue_cert(*NAMES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -114,10 +119,14 @@ async def world(pages: Mapping[str, bytes], **options: Any) -> AsyncIterator[Wor
             await add(port=443, context=context)
             await add(port=80)
         zone = await net.add_name_server("resolver.example", _RESOLVER)
-        direct = Direct(resolver=f"udp://{_RESOLVER}", dial_tcp=net.dial_tcp, dial_udp=net.dial_udp)
+        net.rules.extend(censor)
+        resolver: Any = {"resolver": f"udp://{_RESOLVER}", "dial_udp": net.dial_udp}
+        direct = Entrant(Direct(dial_tcp=net.dial_tcp, **resolver))
+        around: Any = net.connector(censored=False)
+        tunnel = Entrant(Direct(dial_tcp=around, **resolver), name="tunnel", start_delay=2.0)
         failures: list[Failure] = []
         options.setdefault("on_failure", failures.append)
-        async with Dialer([direct]) as dialer, Proxy(dialer, port=0, **options) as proxy:
+        async with Dialer([direct, tunnel]) as dialer, Proxy(dialer, port=0, **options) as proxy:
             yield World(
                 proxy=proxy,
                 zone=zone,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from racer import lab
 from tests.racer.proxy.programs import binary, wheel, world
 
 if TYPE_CHECKING:
@@ -55,6 +56,18 @@ async def test_curl_gets_there_by_every_scheme_it_knows(curl: str, tmp_path: Pat
         }
         assert it.proxy.status().accepted == 5
         assert await get(it, curl, tmp_path, f"http://{it.place}/readyz") == (0, "ready\n", "")
+        assert it.failures == []
+
+
+@pytest.mark.parametrize("scheme", ["socks5h", "http"])
+async def test_curl_gets_past_a_censor_that_reads_its_hello(
+    curl: str, tmp_path: Path, scheme: str
+) -> None:
+    async with world({"/": PAGE}, censor=[lab.ResetOnName(names=("news.*",))]) as it:
+        got = await get(it, curl, tmp_path, "-x", f"{scheme}://{it.place}", "https://news.example/")
+        assert got == (0, PAGE.decode(), "")
+        attempts = it.proxy.status().attempts
+        assert attempts["direct", "connected"] == attempts["tunnel", "connected"] == 1
         assert it.failures == []
 
 
