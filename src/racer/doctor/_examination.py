@@ -143,9 +143,10 @@ class _Examination:
         dialer = self._dialer
         assert dialer is not None
         trial = await try_entrant(dialer, name, self._target, repeats=repeats, limit=self._limit)
+        status = dialer.status()[name].transport
         guest = dialer.eligible(self._target, kind="any").get(name)
         own = [] if guest is None else await self._own(guest, name)
-        return [judge_trial(trial), *own]
+        return [judge_trial(trial, status), *own]
 
     @staticmethod
     async def _own(guest: Guest, name: str) -> Sequence[Finding]:

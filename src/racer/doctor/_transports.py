@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from racer._explain import Likely
     from racer._report import Attempt, RaceReport
     from racer._target import Target
+    from racer.abc import TransportStatus
 
 __all__ = ("Trial", "judge_trial", "try_entrant")
 
@@ -90,8 +91,13 @@ def _is_cut_in_tls(attempt: Attempt) -> bool:
     return attempt.stage is Stage.TLS and attempt.error_type in _CUT
 
 
-def judge_trial(trial: Trial) -> Finding:
-    """Return how it went, in words. Pure."""
+def judge_trial(trial: Trial, status: TransportStatus) -> Finding:
+    """Return how it went, in words. Pure.
+
+    Args:
+        trial: what came of trying it.
+        status: what the guest says of itself by now, for the data.
+    """
     attempts = trial.attempts
     check = f"transport {trial.name}"
     if attempts[0].outcome is Outcome.INELIGIBLE:
@@ -99,7 +105,7 @@ def judge_trial(trial: Trial) -> Finding:
         return Finding(check=check, verdict=Verdict.SKIPPED, words=words)
     took = [_took(one) for one in attempts if one.outcome is Outcome.CONNECTED]
     failed = [one for one in attempts if one.outcome is not Outcome.CONNECTED]
-    data = _data(attempts, took)
+    data = _data(attempts, took) | _said(status)
     if not failed:
         words = f"{trial.name} connected {_times(len(took))} of {len(attempts)}, {_spread(took)}."
         return Finding(check=check, verdict=Verdict.OK, words=words, data=data)
@@ -162,4 +168,15 @@ def _data(attempts: Sequence[Attempt], took: Sequence[float]) -> dict[str, Any]:
             for one in attempts
             if one.outcome is not Outcome.CONNECTED
         ],
+    }
+
+
+def _said(status: TransportStatus) -> dict[str, Any]:
+    return {
+        "health": status.health,
+        "sessions": [
+            {"state": each.state, "streams": each.streams, "idle": each.idle}
+            for each in status.sessions
+        ],
+        "details": dict(status.details),
     }

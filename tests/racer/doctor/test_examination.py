@@ -81,6 +81,14 @@ async def test_one_that_serves_no_such_host_is_left_out() -> None:
     assert guest.attempts == []
 
 
+async def test_what_a_guest_says_of_itself_goes_into_the_data() -> None:
+    async with Dialer([ScriptedTransport("a", wins())]) as dialer:
+        diagnosis = await examine(dialer, TARGET, export=False, repeats=1)
+    data = diagnosis.findings[0].data
+    assert (data["health"], data["sessions"], data["details"]) == ("ok", [], {})
+    assert (data["tries"], data["connected"], data["failures"]) == (1, 1, [])
+
+
 async def test_each_try_has_its_time_and_a_black_hole_is_tried_once() -> None:
     guests = [ScriptedTransport("a", hangs()), ScriptedTransport("b", fails(1.0))]
     async with Dialer(guests) as dialer:
