@@ -9,12 +9,15 @@ import anyio
 import httpx
 import pytest
 
+from racer import Dialer, Entrant, lab
 from racer.cli._download import MAX_HOPS, PROGRESS, Download, _next_hop, parse_url
 from racer.cli._exits import CommandError, Exit
 from racer.cli._ranges import Have, Version
 from racer.errors import AllAttemptsFailed, DialTimeout, NoTransports
-from tests.racer.http.origin import MemoryWay, Origin
+from racer.http import AsyncClient
+from tests.racer.http.origin import MemoryWay, Origin, authority
 from tests.racer.http.web import URL, Web, answers, hangs_up
+from transports.direct import Direct
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -293,6 +296,14 @@ async def test_a_server_that_begins_again_each_time_does_not_keep_it_going() -> 
     assert len(shelf.ranges) == 4
 
 
+async def test_a_server_that_gives_more_and_less_in_turn_does_not_keep_it_going() -> None:
+    shelf = Shelf(b"x" * (PROGRESS * 3), breaks=[PROGRESS * 2, 10] * 99)
+    async with Web({"a": shelf}) as web:
+        with pytest.raises(CommandError, match="gave up"):
+            await fetch(web, Memory(), tries=3)
+    assert len(shelf.ranges) == 4
+
+
 async def test_a_busy_server_is_asked_again_once_the_download_has_begun() -> None:
     shelf = Shelf(breaks=[100], etag='"a"')
     asked = 0
@@ -443,6 +454,18 @@ async def test_a_body_of_another_length_than_before_is_refused() -> None:
             await fetch(web, sink)
 
 
+async def test_a_body_that_ends_before_what_is_here_is_not_all() -> None:
+    async def shorter(talk: Talk) -> None:
+        await talk.begin(200, {"transfer-encoding": "chunked", "etag": '"a"'}, False)
+        await talk.send(DATA[:500])
+        await talk.end()
+
+    sink = Memory(replace(HAVE, total=None))
+    async with Web({"a": shorter}) as web:
+        with pytest.raises(CommandError, match="the body ended before its time"):
+            await fetch(web, sink, tries=1)
+
+
 @pytest.mark.parametrize("status", [204, 304, 400, 404, 410, 451])
 async def test_what_is_no_answer_is_told(status: int) -> None:
     async with Web({"a": answers(status)}) as web:
@@ -581,3 +604,50 @@ async def test_cancelling_keeps_what_came() -> None:
         await web.settle()
     assert sink.data == DATA[:300]
     assert sink.have.can_go_on
+
+
+async def test_a_route_that_falls_silent_in_a_censored_network_is_left_for_another() -> None:
+    """The lab's own network and TLS: one address goes dark in the middle, its mirror has the rest."""
+    asked: list[bytes] = []
+
+    async def site(stream: anyio.abc.ByteStream) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await stream.receive()
+        asked.append(head)
+        start = 400 if b"range: bytes=400-" in head.lower() else 0
+        status, more = b"200 OK", b""
+        if start:
+            status, more = b"206 Partial Content", b"Content-Range: bytes 400-1023/1024\r\n"
+        await stream.send(
+            b'HTTP/1.1 %b\r\nETag: "a"\r\n%bContent-Length: %d\r\n\r\n'
+            % (status, more, 1024 - start)
+        )
+        await stream.send(DATA[start:] if start else DATA[:400])
+        if not start:
+            await anyio.sleep_forever()
+
+    network = lab.Network(seed=1)
+    async with network:
+        await network.add_site(
+            "origin.example", "192.0.2.7", "198.51.100.7", authority=authority(), handler=site
+        )
+        ways = [
+            Entrant(
+                Direct(hosts={"origin.example": [address]}, dial_tcp=network.dial_tcp),
+                name=name,
+                start_delay=delay,
+            )
+            for name, address, delay in (("a", "192.0.2.7", 0.0), ("b", "198.51.100.7", 1.0))
+        ]
+        sink, notes = Memory(), Notes()
+        context = authority().client_context()
+        async with (
+            Dialer(ways) as dialer,
+            AsyncClient(dialer, ssl_context=context, http2=False) as client,
+        ):
+            url = parse_url("https://origin.example/file")
+            await Download(client, url, sink, view=notes).run()
+    assert sink.data == DATA
+    assert notes.begun == [(0, "a"), (400, "b")]
+    assert b'if-range: "a"' in asked[1].lower()
