@@ -10,10 +10,9 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class, shell_complete
 
-__all__ = ("VARIABLE", "answer", "command", "entrant_names")
+from racer.cli._program import COMPLETE
 
-VARIABLE: Final = "_RACER_COMPLETE"
-"""The variable by which a shell asks; click's own scheme."""
+__all__ = ("answer", "command", "entrant_names")
 
 _MAX_BYTES: Final = 1024 * 1024  # of a configuration
 _UNCONFIGURED: Final = ("direct", "proxyless")
@@ -34,14 +33,14 @@ def command(shell: str) -> None:
     """Print a shell's part of the completion."""
     kind = get_completion_class(shell)
     assert kind is not None  # the choice is between those that click knows
-    completion = kind(click.Group(), {}, "racer", VARIABLE)
+    completion = kind(click.Group(), {}, "racer", COMPLETE)
     # Not its source(), which first runs bash to see how old it is.
     print(completion.source_template % completion.source_vars())
 
 
 def answer(program: click.Command, instruction: str) -> int:
     """Answer a shell that asks what a line can be completed to; return the exit code."""
-    return shell_complete(program, {}, "racer", VARIABLE, instruction)
+    return shell_complete(program, {}, "racer", COMPLETE, instruction)
 
 
 def entrant_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

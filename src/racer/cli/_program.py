@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "COMMANDS",
+    "COMPLETE",
     "GROUP",
     "CommandError",
     "Exit",
@@ -61,6 +61,12 @@ COMMANDS: Final = {
 
 GROUP: Final = "racer.commands"
 """The entry-point group by which a guest or a third party brings a `click.Command`; the name is the command's."""
+
+_TRACED: Final = frozenset({"demo", "dial", "get", "proxy", "soar"})
+"""Commands whose races, or server, are told to the collector that the OTEL_* variables name."""
+
+COMPLETE: Final = "_RACER_COMPLETE"
+"""The variable by which a shell asks what a line can be completed to; click's own scheme."""
 
 _HELP: Final = """\
 Race several transports to a host, and keep the first that works.
@@ -155,12 +161,12 @@ class Program(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, racer's own first."""
         del ctx
-        return [*_own(), *_brought()]
+        return [*COMMANDS, *_brought()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, loaded; `None` if there is none of that name."""
         del ctx
-        if cmd_name in _own():
+        if cmd_name in COMMANDS:
             command = importlib.import_module(COMMANDS[cmd_name].module).command
             assert isinstance(command, click.Command)
             return command
@@ -214,6 +220,10 @@ def program(ctx: click.Context) -> None:
     """Show what there is, where no command is named."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    elif ctx.invoked_subcommand in _TRACED:
+        from racer import telemetry  # noqa: PLC0415 - for commands that dial
+
+        ctx.with_resource(telemetry.setup_if_asked())  # ended, and flushed, with the command
 
 
 def run(
@@ -228,7 +238,7 @@ def run(
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        if command is program and (instruction := os.environ.get("_RACER_COMPLETE")):
+        if command is program and (instruction := os.environ.get(COMPLETE)):
             from racer.cli._completion import answer  # noqa: PLC0415 - only when a shell asks
 
             return answer(program, instruction)
@@ -275,10 +285,6 @@ def _usage(exc: click.UsageError) -> str:
     """Return what click found wrong, in one sentence."""
     path = "racer" if exc.ctx is None else exc.ctx.command_path
     return f"{exc.format_message().rstrip('.')} (see {path} --help)"
-
-
-def _own() -> list[str]:
-    return [name for name, listed in COMMANDS.items() if importlib.util.find_spec(listed.module)]
 
 
 def _brought() -> dict[str, EntryPoint]:
