@@ -52,7 +52,7 @@ def _ask(settings: Settings, signal: Signal, carrier: Carrier, timeout: float) -
     began = time.monotonic()
     try:
         if signal is Signal.TRACES:
-            spans = span_exporter(settings, timeout=timeout)
+            spans = span_exporter(settings, hearing, timeout=timeout)
             hearing.attach()
             with hearing.listening(heard.append):
                 result = spans.export([]).name
@@ -60,7 +60,7 @@ def _ask(settings: Settings, signal: Signal, carrier: Carrier, timeout: float) -
         else:
             from opentelemetry.sdk.metrics.export import MetricsData  # noqa: PLC0415 - the SDK is loaded when asked for
 
-            counts = metric_exporter(settings, timeout=timeout)
+            counts = metric_exporter(settings, hearing, timeout=timeout)
             hearing.attach()
             with hearing.listening(heard.append):
                 result = counts.export(MetricsData(resource_metrics=[])).name
@@ -76,7 +76,7 @@ def _ask(settings: Settings, signal: Signal, carrier: Carrier, timeout: float) -
         is_taken=failure is None,
         seconds=seconds,
         words=f"the collector at {carrier.endpoint} {_said(failure, seconds)}",
-        advice=None if failure is None else _advice(failure, carrier),
+        advice=None if failure is None else _advice(failure, carrier, signal),
     )
 
 
@@ -98,7 +98,7 @@ def _said(failure: Failure | None, seconds: float) -> str:
             return str(failure)
 
 
-def _advice(failure: Failure, carrier: Carrier) -> str:
+def _advice(failure: Failure, carrier: Carrier, signal: Signal) -> str:
     other = (
         "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf and port 4318"
         if carrier.protocol is Protocol.GRPC
@@ -115,7 +115,10 @@ def _advice(failure: Failure, carrier: Carrier) -> str:
         case Kind.REFUSED if failure.code in {"401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED"}:
             return "put what it wants of a client into OTEL_EXPORTER_OTLP_HEADERS, as name=value"
         case Kind.REFUSED if failure.code in {"404", "405", "415", "UNIMPLEMENTED", "UNKNOWN"}:
-            return f"that is no collector, or one for the other protocol; for that set {other}"
+            return (
+                f"that is no collector, or none for {signal.value} (then set OTEL_{signal.name}_EXPORTER=none),"
+                f" or one for the other protocol: for that set {other}"
+            )
         case Kind.REFUSED:
             return "see its own log; until it answers, spans are kept for a while and then dropped"
         case Kind.CRASHED | Kind.OVERFLOWED:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
 
+    from racer.telemetry._failures import Hearing
     from racer.telemetry._settings import Settings
 
 __all__ = ("metric_exporter", "span_exporter")
@@ -27,11 +28,14 @@ _MODULES: Final = {
 }
 
 
-def span_exporter(settings: Settings, *, timeout: float | None = None) -> SpanExporter:
+def span_exporter(
+    settings: Settings, hearing: Hearing, *, timeout: float | None = None
+) -> SpanExporter:
     """Return what exports spans; it has made no connection yet.
 
     Args:
         settings: what is asked for.
+        hearing: is told of every try that fails over HTTP.
         timeout: seconds for one export, retries included; `None` for what the environment says.
 
     Raises:
@@ -41,21 +45,27 @@ def span_exporter(settings: Settings, *, timeout: float | None = None) -> SpanEx
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter  # noqa: PLC0415 - not loaded for nothing
 
         return ConsoleSpanExporter(out=sys.stderr)  # stdout is for what a program answers
-    exporter: SpanExporter = _made(settings, Signal.TRACES, "OTLPSpanExporter", timeout)
+    exporter: SpanExporter = _made(settings, Signal.TRACES, "OTLPSpanExporter", hearing, timeout)
     return exporter
 
 
-def metric_exporter(settings: Settings, *, timeout: float | None = None) -> MetricExporter:
+def metric_exporter(
+    settings: Settings, hearing: Hearing, *, timeout: float | None = None
+) -> MetricExporter:
     """Return what exports metrics; all else as for `span_exporter`."""
     if settings.exporters[Signal.METRICS] is Exporter.CONSOLE:
         from opentelemetry.sdk.metrics.export import ConsoleMetricExporter  # noqa: PLC0415 - not loaded for nothing
 
         return ConsoleMetricExporter(out=sys.stderr)
-    exporter: MetricExporter = _made(settings, Signal.METRICS, "OTLPMetricExporter", timeout)
+    exporter: MetricExporter = _made(
+        settings, Signal.METRICS, "OTLPMetricExporter", hearing, timeout
+    )
     return exporter
 
 
-def _made(settings: Settings, signal: Signal, name: str, timeout: float | None) -> Any:  # noqa: ANN401 - two classes with nothing in common
+def _made(  # its two classes have nothing in common
+    settings: Settings, signal: Signal, name: str, hearing: Hearing, timeout: float | None
+) -> Any:  # noqa: ANN401
     carrier = settings.carriers[signal]
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     try:
@@ -64,9 +74,10 @@ def _made(settings: Settings, signal: Signal, name: str, timeout: float | None) 
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             # The exporter itself does not know the standard's word "none".
             known = importlib.import_module("grpc").Compression
-            options["compression"] = (
-                known.Gzip if carrier.compression == "gzip" else known.NoCompression
-            )
+            is_packed = carrier.compression == "gzip"
+            options["compression"] = known.Gzip if is_packed else known.NoCompression
+        else:
+            options["session"] = _session(hearing)
         make = getattr(importlib.import_module(_MODULES[carrier.protocol, signal]), name)
     except ImportError as exc:
         msg = (
@@ -77,5 +88,36 @@ def _made(settings: Settings, signal: Signal, name: str, timeout: float | None) 
     try:
         return make(**options)
     except Exception as exc:
-        msg = f"the OTLP exporter for {signal.value} refuses what the OTEL_* variables say: {type(exc).__name__}: {exc}"
+        words = hearing.of(exc)
+        msg = f"the OTLP exporter for {signal.value} refuses what the OTEL_* variables say: {words}"
         raise ConfigError(msg) from exc
+
+
+def _session(hearing: Hearing) -> Any:  # noqa: ANN401 - a class of requests, which the exporter brings
+    """Return what sends over HTTP; the exporter says of a last try only that there will be no other."""
+    session: Any = importlib.import_module("requests").Session
+
+    class Told(session):  # type: ignore[misc]  # known when it is loaded
+        def merge_environment_settings(
+            self,
+            url: Any,  # noqa: ANN401
+            proxies: Any,  # noqa: ANN401
+            stream: Any,  # noqa: ANN401
+            verify: Any,  # noqa: ANN401
+            cert: Any,  # noqa: ANN401 - requests' own signature
+        ) -> Any:  # noqa: ANN401
+            # REQUESTS_CA_BUNDLE, which is for everybody, would override the certificate that is for the collector.
+            own = self.verify if verify is None and self.verify is not True else verify
+            return super().merge_environment_settings(url, proxies, stream, own, cert)
+
+        def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401 - requests' own signature
+            try:
+                response = super().send(request, **options)
+            except Exception as exc:
+                hearing.tell(hearing.of(exc))
+                raise
+            if response.status_code >= 400:
+                hearing.tell(hearing.status(str(response.status_code), str(response.reason)))
+            return response
+
+    return Told()

@@ -103,6 +103,12 @@ class Hearing(logging.Filter):
         finally:
             self._heard.said = None
 
+    def tell(self, failure: Failure) -> None:
+        """Have heard of a failure, if this thread exports."""
+        said: Callable[[Failure], None] | None = getattr(self._heard, "said", None)
+        if said is not None:
+            said(failure)
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is none of ours."""
         said: Callable[[Failure], None] | None = getattr(self._heard, "said", None)
@@ -123,7 +129,7 @@ class Hearing(logging.Filter):
             ):  # gRPC's, with the server's words or its own behind
                 details = args[position + 1 :]
                 words = next((a for a in reversed(details) if isinstance(a, str)), "")
-                return self._status(str(getattr(arg, "name", arg)), words)
+                return self.status(str(getattr(arg, "name", arg)), words)
             if isinstance(arg, int) and not isinstance(arg, bool) and 100 <= arg < 600:
                 words = next((a for a in args[position + 1 :] if isinstance(a, str)), "")
                 return Failure(kind=Kind.REFUSED, code=str(arg), words=self._clean(words))
@@ -154,7 +160,8 @@ class Hearing(logging.Filter):
             return Failure(kind=Kind.UNREACHABLE, words=words)
         return Failure(kind=Kind.CRASHED, words=f"{type(exc).__name__}: {words}")
 
-    def _status(self, code: str, details: str) -> Failure:
+    def status(self, code: str, details: str) -> Failure:
+        """Return a status of HTTP or gRPC in words."""
         words, lower = self._clean(details), details.lower()
         if code == "DEADLINE_EXCEEDED":
             return Failure(kind=Kind.SLOW, code=code)

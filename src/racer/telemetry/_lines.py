@@ -82,7 +82,8 @@ class _Line:
             detach(token)
 
     def _hear(self, failure: Failure) -> None:
-        self._heard = failure
+        if failure.code or self._heard is None or not self._heard.code:
+            self._heard = failure
         # At the end nobody waits until what cannot be reached is tried once more.
         if self._desk.is_ending and failure.kind is Kind.UNREACHABLE:
             self.abandon()

@@ -71,7 +71,7 @@ def _span_line(settings: Settings, desk: Desk) -> SpanLine | None:
     if settings.exporters[Signal.TRACES] is Exporter.NONE:
         return None
     return SpanLine(
-        partial(span_exporter, settings),
+        partial(span_exporter, settings, desk.hearing),
         Outbox(capacity=settings.queue, batch=settings.batch),
         where=_where(settings, Signal.TRACES),
         every=settings.delay,
@@ -83,7 +83,7 @@ def _metric_line(settings: Settings, desk: Desk) -> MetricLine | None:
     if settings.exporters[Signal.METRICS] is Exporter.NONE:
         return None
     return MetricLine(
-        partial(metric_exporter, settings),
+        partial(metric_exporter, settings, desk.hearing),
         where=_where(settings, Signal.METRICS),
         every=settings.interval,
         desk=desk,

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,9 @@ class Receiver:
 
     def __post_init__(self) -> None:
         self.gate.set()
+
+    def close(self) -> None:
+        raise NotImplementedError
 
     def take(self, received: Received) -> None:
         self.received.append(received)
@@ -237,7 +240,8 @@ def counting_relay(port: int) -> Iterator[tuple[int, list[int]]]:
                     if log is not None:
                         log.append(len(piece))
                     sink.sendall(piece)
-                sink.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # the other end may have gone first
+                    sink.shutdown(socket.SHUT_WR)
 
         def serve() -> None:
             client, _ = listener.accept()
