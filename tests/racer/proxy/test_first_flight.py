@@ -228,6 +228,7 @@ async def test_a_tunnel_in_which_nobody_speaks_is_cut() -> None:
         await client.aclose()
 
 
+@pytest.mark.soak
 async def test_a_cancellation_at_any_point_leaves_nothing_open() -> None:
     async def story() -> None:
         one = ScriptedTransport("direct", wins(), serve=Censored())
