@@ -171,6 +171,15 @@ def test_an_idle_path_has_one_burst_not_more() -> None:
     assert window.room(2000.0, RTT) == BURST
 
 
+def test_a_resolver_is_near_its_limit_for_half_a_minute_after_each_refusal() -> None:
+    window = Window()
+    assert not window.is_limited(0.0)
+    window.refused(RTT, 1.0)
+    window.refused(RTT, 1.0 + RTT / 2)
+    assert window.is_limited(31.0)
+    assert not window.is_limited(31.0 + RTT / 2)
+
+
 def test_bursts_grow_with_a_wide_window() -> None:
     window = Window()
     window.size = 768.0

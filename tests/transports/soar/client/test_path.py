@@ -72,6 +72,38 @@ def test_a_refusal_faster_than_any_answer_is_the_resolvers_own_limit(rcode: Rcod
     assert path.window._lost == 0
 
 
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_at_its_resolvers_limit_a_lost_question_is_sent_once_more_as_it_was(
+    is_limited: bool,
+) -> None:
+    rig, path = ready()
+    refused, lost, *_, last = upload(rig, 140)
+    if is_limited:
+        rig.time += 0.01
+        rig.tell(refused, rig.peer.failure(refused, Rcode.REFUSED))
+    rig.time += 0.09
+    rig.tell(last, rig.peer.answer(last))
+    rig.run(rig.time + 0.5)
+    sent = [each.message for _, each in rig.log]
+    assert lost.message in sent
+    assert sent.count(lost.message) == 1 + is_limited
+    assert sent.count(refused.message) == 1  # it has no place that could be freed
+    assert path.window.is_limited(rig.now.awake) == is_limited
+    rig.tell(lost, rig.peer.answer(lost))  # whichever copy it is of
+    assert lost.number not in rig.sessions[0].packets.numbers._open
+
+
+def test_where_nothing_is_answered_nothing_is_sent_twice() -> None:
+    rig, path = ready()
+    sent = upload(rig, 140)
+    rig.time += 0.01
+    rig.tell(sent[0], rig.peer.failure(sent[0], Rcode.REFUSED))
+    rig.run(rig.time + 5.0)
+    assert path.recovery.probes
+    messages = [each.message for _, each in rig.log]
+    assert len(set(messages)) == len(messages)
+
+
 def test_a_slow_refusal_is_a_failure_like_others() -> None:
     rig, path = ready()
     (first,) = upload(rig, 8)

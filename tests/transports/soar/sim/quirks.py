@@ -50,6 +50,7 @@ class Quirks:
         throttles: so many silent questions in a row make it fail everything for `throttled` seconds.
         limits_plain: answers without EDNS are cut at 512.
         passes_edns: the client's own EDNS goes upstream.
+        passes_repeats: a client's repeat, octet for octet, goes upstream once more.
         knows_edns: an old one without it asks, and answers, in 512 octets.
         longest_name: octets of the longest name that passes.
     """
@@ -73,6 +74,7 @@ class Quirks:
     throttled: float = 60.0
     limits_plain: bool = True
     passes_edns: bool = False
+    passes_repeats: bool = False
     knows_edns: bool = True
     longest_name: int = 255
 
@@ -136,6 +138,7 @@ DNSMASQ = Quirks(
     full=Full.REFUSES,
     limits_plain=False,
     passes_edns=True,
+    passes_repeats=True,
 )
 KNOT_FORWARDER = Quirks(
     name="knot-forwarder",

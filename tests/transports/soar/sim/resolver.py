@@ -114,6 +114,8 @@ class Resolver:
         job = self._jobs.get(query.key)
         if job is not None:
             if any(who == client and waiting.id == query.id for who, waiting in job.waiting):
+                if self.quirks.passes_repeats:
+                    self._send(job)
                 return
             job.waiting.append((client, query))
             return

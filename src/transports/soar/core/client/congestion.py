@@ -34,6 +34,7 @@ _LEAST_OUTCOMES: Final = 8
 _DEVIATIONS: Final = 1.5
 _LEAST_FAILURES: Final = 2
 _BURST_PART: Final = 1 / 12
+_LIMITED_S: Final = 30.0  # after a refusal: as long as a resolver is taken to be near its own limit
 _PACE: Final = 2.0  # bursts follow each other at twice the rate that the window allows
 
 
@@ -60,6 +61,7 @@ class Window:
         "_is_proven",
         "_last_cut",
         "_least_sum",
+        "_limited_until",
         "_lost",
         "_peak",
         "_queues",
@@ -82,6 +84,7 @@ class Window:
         self._last_cut = float(MOST_WINDOW)
         self._rest = 0
         self._refused_until = 0.0
+        self._limited_until = float("-inf")
         self._tokens = float(BURST)
         self._tokens_at = 0.0
         self._round_began: float | None = None
@@ -149,10 +152,15 @@ class Window:
 
     def refused(self, srtt: float, now: float) -> None:
         """Obey a resolver that is at its own limit, once in a round trip (SPEC 12.4)."""
+        self._limited_until = now + _LIMITED_S
         if now < self._refused_until:
             return
         self._refused_until = now + srtt
         self._cut(_LIMIT_CUT * self.in_flight)
+
+    def is_limited(self, now: float) -> bool:
+        """Whether the resolver has said lately that it has no place for more questions."""
+        return now < self._limited_until
 
     @property
     def _burst(self) -> float:

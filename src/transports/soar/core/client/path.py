@@ -272,8 +272,12 @@ class Path:
     def detect(self, now: float) -> list[Question]:
         """Return the questions that are lost by now; their places are free."""
         lost = self.recovery.detect(now)
+        # Where nothing is answered there is no place to be freed.
+        is_limited = self.datagram and not self.recovery.probes and self.window.is_limited(now)
         for question in lost:
             self._gave_up(question, now)
+            if is_limited and not question.is_local and question.number != FRAGMENT:
+                self._repeat(question)
         return lost
 
     def give_up(self, now: float) -> list[Question]:
@@ -314,6 +318,12 @@ class Path:
         self.recovery.lose(question, now)
         self._gave_up(question, now)
         return True
+
+    def _repeat(self, question: Question) -> None:
+        """Send a lost question once more as it was, to free the place that its resolver keeps for it (SPEC 12.4)."""
+        name, qtype = question.asked[:-4], QTYPES[question.form]
+        message = build_question(question.id, name, qtype, edns=question.had_edns)
+        self._out.append(Outgoing(self.index, message, fresh_socket=False))
 
     def _gave_up(self, question: Question, now: float) -> None:
         self.window.left()
