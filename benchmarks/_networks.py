@@ -38,6 +38,9 @@ JITTER: Final = 0.005
 _FLAPS: Final = 0.4
 """Seconds: some handshakes of five round trips come through between two losses, and most do not."""
 
+_RESEND_AFTER: Final = 1.0
+"""Seconds until a SYN is sent again, and twice as many until the next: as systems do (RFC 6298 §2.1)."""
+
 _ABROAD: Final = lab.Profile(delay=0.005)  # from the proxy to the site
 
 
@@ -136,6 +139,7 @@ class World:
         context: whom it trusts.
         sites: everything that answers for the site.
         tunnel: what is behind the third route, if there is one.
+        resends: whether a lost SYN is sent again, for networks that may let it pass then.
     """
 
     def __init__(
@@ -145,15 +149,25 @@ class World:
         context: ssl.SSLContext,
         sites: tuple[lab.Site, ...],
         tunnel: Tunnel | None = None,
+        *,
+        resends: bool = False,
     ) -> None:
         self.names = names
         self.context = context
         self._network = network
         self._sites = sites
         self._tunnel = tunnel
+        self._resends = resends
+        self._resent = 0
 
     async def dial_tcp(self, address: str, port: int) -> ByteStream:
         """Return a TCP connection that crosses the censored network."""
+        wait = _RESEND_AFTER
+        while self._resends:
+            with anyio.move_on_after(wait):
+                return await self._network.dial_tcp(address, port)
+            self._resent += 1
+            wait *= 2
         return await self._network.dial_tcp(address, port)
 
     def soar(self) -> Soar | None:
@@ -169,7 +183,7 @@ class World:
     def dialed_tcp(self) -> int:
         """How many TCP connections were begun."""
         connects = self._network.connects
-        return sum(count for (_, port), count in connects.items() if port != 53)
+        return sum(count for (_, port), count in connects.items() if port != 53) - self._resent
 
     @property
     def has_tunnelled(self) -> bool:
@@ -224,7 +238,8 @@ class World:
                 tunnel.join(home)
             if kind.flaps:
                 group.start_soon(_flap, home, kind.flaps, seed)
-            yield cls(home, AskedNames(home, _NAME_SERVER), authorities.client, sites, tunnel)
+            names = AskedNames(home, _NAME_SERVER)
+            yield cls(home, names, authorities.client, sites, tunnel, resends=kind.flaps > 0)
             group.cancel_scope.cancel()
 
 

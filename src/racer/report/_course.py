@@ -133,12 +133,16 @@ class Course:
                 self._winner = index
                 return Outcome.CONNECTED
             schedule.dismiss(index)
+        outcome = None
         if schedule.is_exhausted:
-            return Outcome.CONNECT_FAILED
-        if schedule.is_expired(now):
-            return Outcome.TIMED_OUT
-        if now >= self._record.horizon and not self._record.starts_at_horizon:
-            return self._record.report.outcome
+            outcome = Outcome.CONNECT_FAILED
+        elif schedule.is_expired(now):
+            outcome = Outcome.TIMED_OUT
+        # Whoever leaves in the instant in which a race ends without a winner hears nothing of that any more.
+        if now >= self._record.horizon and (outcome or not self._record.starts_at_horizon):
+            outcome = self._record.report.outcome
+        if outcome is not None:
+            return outcome
         late = schedule.expire(now)
         for index in late:
             self._due.pop(index, None)
