@@ -9,7 +9,6 @@ import contextvars
 import enum
 import logging
 import os
-import sys
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVarTuple
@@ -493,5 +492,5 @@ async def _as_coroutine(fn: Callable[[], Awaitable[None]]) -> None:
 
 
 def _is_trio(loop: object) -> bool:
-    trio = sys.modules.get("trio")
-    return trio is not None and isinstance(loop, trio.lowlevel.TrioToken)
+    # By name: another thread may be half-way through importing trio.
+    return type(loop).__module__.partition(".")[0] == "trio"

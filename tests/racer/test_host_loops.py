@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -42,6 +43,17 @@ ASYNC_USES: dict[str, Callable[[racer.Dialer], Any]] = {
 
 
 # --- where a dialer belongs -----------------------------------------------------------------
+
+
+def test_a_thread_that_is_half_way_through_importing_trio_bothers_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def enter() -> None:
+        monkeypatch.setitem(sys.modules, "trio", types.ModuleType("trio"))
+        async with racer.Dialer([ScriptedTransport("plain")]):
+            monkeypatch.undo()
+
+    run_virtual(enter, backend="asyncio")
 
 
 @on_both
