@@ -29,7 +29,7 @@ WHO: Final = {
 }
 """What each dialer does, in words."""
 
-_LINE: Final = "{:12}{:>7}{:>7}{:>12}{:>6}  {:17}{:>5}{:>6}{:>6}"
+_LINE: Final = "{:11}{:>8}{:>8}{:>11}{:>6} {:18}{:>5}{:>6}{:>6}"
 
 
 def print_head(*, seed: int, deadline: float) -> None:
@@ -79,7 +79,7 @@ def print_network(kind: Kind, rows: Sequence[Row], *, note: str = "") -> None:
     sys.stdout.flush()
 
 
-def outcomes(row: Row, *, most: int = 17) -> str:
+def outcomes(row: Row, *, most: int = 18) -> str:
     """Return who won, and what kept the others, by how often."""
     only = len(row.outcomes) == 1
     told = ", ".join(what if only else f"{what} {n}" for what, n in row.outcomes.items())
