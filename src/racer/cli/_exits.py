@@ -10,7 +10,15 @@ from typing import Final
 from racer._words import one_line
 from racer.errors import ConfigError, DialTimeout, NoTransports, RacerError
 
-__all__ = ("CommandError", "Exit", "complain", "ending", "needs", "silence")
+__all__ = (
+    "CommandError",
+    "Exit",
+    "complain",
+    "ending",
+    "fill_closed_outputs",
+    "needs",
+    "silence",
+)
 
 _EXTRAS: Final = {
     "click": "cli",
@@ -147,3 +155,11 @@ def silence(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+def fill_closed_outputs() -> None:
+    """Give the program outputs where it was started without; else its first file would be what is written to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))

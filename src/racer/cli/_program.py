@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from racer._version import __version__
-from racer.cli._exits import CommandError, Exit, complain, ending, silence
+from racer.cli._exits import CommandError, Exit, complain, ending, fill_closed_outputs, silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +67,9 @@ _TRACED: Final = frozenset({"demo", "dial", "get", "proxy", "soar"})
 
 COMPLETE: Final = "_RACER_COMPLETE"
 """The variable by which a shell asks what a line can be completed to; click's own scheme."""
+
+_NO_ARGUMENTS: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""A group of commands that was called without one; its text is the help. Click 8.1 prints that by itself."""
 
 _HELP: Final = """\
 Race several transports to a host, and keep the first that works.
@@ -237,6 +240,7 @@ def run(
         name: its own.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
+    fill_closed_outputs()
     try:
         if command is program and (instruction := os.environ.get(COMPLETE)):
             from racer.cli._completion import answer  # noqa: PLC0415 - only when a shell asks
@@ -249,7 +253,10 @@ def run(
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except click.UsageError as exc:
-        complain(_usage(exc))
+        if isinstance(exc, _NO_ARGUMENTS):
+            print(exc.format_message(), file=sys.stderr)
+        else:
+            complain(_usage(exc))
         return Exit.WRONG_USE
     except click.ClickException as exc:  # another package's command, with a code of its choice
         complain(exc.format_message())

@@ -239,6 +239,31 @@ def test_an_output_that_takes_nothing_is_said() -> None:
     assert (done.returncode, done.stderr) == (5, b"racer: No space left on device\n")
 
 
+def test_a_group_without_a_command_shows_which_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["soar"]) == 2
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert errors.startswith("Usage: racer soar [OPTIONS] COMMAND")
+    assert re.search(r"^  keygen  +Make a key", errors, re.MULTILINE)
+
+
+def test_closed_outputs_change_nothing(tmp_path: Path) -> None:
+    make = f"{sys.executable} -m racer soar keygen key <&- >&- 2>&-"
+    done = subprocess.run(
+        f"{make}; echo $?; {make}; echo $?",
+        shell=True,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    assert done.stdout == b"0\n2\n"
+    text = (tmp_path / "key").read_text()
+    assert len(text.splitlines()) == 1  # and nothing that was printed
+
+
 # --- what others bring ----------------------------------------------------------------------
 
 
