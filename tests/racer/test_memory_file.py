@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racer import Memory, _memory_file
+from racer import Dialer, Memory, _memory_file
 from racer._memory_file import MAX_BYTES, Stored, Unusable, digest, locked, read, write
 from racer._memory_table import Key, Record
 from racer.testing import ScriptedTransport, wins
@@ -337,6 +338,30 @@ async def test_which_network_this_is_is_looked_up_now_and_then(
 
 
 # --- several processes ----------------------------------------------------------------------------
+
+
+def test_threads_with_loops_of_their_own_may_share_it(tmp_path: Path) -> None:
+    memory = here(tmp_path / "memory.json")
+
+    async def dial(name: str) -> None:
+        async with Dialer([ScriptedTransport(name, wins(), serve=greet)], memory=memory) as dialer:
+            for number in range(20):
+                async with await dialer.dial(f"{name}{number}", 80) as connection:
+                    await connection.receive(1)
+                if number % 5 == 0:
+                    await memory.flush(timeout=30)
+
+    threads = [
+        threading.Thread(target=partial(anyio.run, dial, name, backend=backend))
+        for name, backend in (("a", "asyncio"), ("b", "trio"), ("c", "asyncio"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(memory) == 60
+    assert len(read(tmp_path / "memory.json").records) == 60
+
 
 LEARN = """
 import anyio, sys
