@@ -1,0 +1,129 @@
+"""The far end of the Soar benchmark, each part a process of its own: the origin, Soar's server, and who asks whether it is there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import socket
+import sys
+import threading
+import time
+from typing import Final
+
+from benchmarks._soar_transfers import pieces
+
+__all__ = ("main",)
+
+_LINE: Final = 64
+_AFTERWARDS: Final = 20.0  # seconds for which an upload is drained, so that the report is not lost with it
+_FINDING: Final = 15.0  # seconds that a resolver has to answer
+_ASKING: Final = 1.0  # seconds for each question
+_UPTIME: Final = 3600.0  # the server has been known for an hour: early frames are in order (SPEC 7.9)
+
+
+def _serve(stream: socket.socket) -> None:
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with stream, contextlib.suppress(OSError):
+        line = b""
+        while not line.endswith(b"\n") and len(line) < _LINE:
+            octet = stream.recv(1)
+            if not octet:
+                return
+            line += octet
+        match line[:1]:
+            case b"E":
+                stream.sendall(line)
+                while octets := stream.recv(1 << 16):
+                    stream.sendall(octets)
+            case b"G":
+                for piece in pieces():
+                    stream.sendall(piece)
+            case b"P":
+                _take(stream, float(line[1:]))
+
+
+def _take(stream: socket.socket, seconds: float) -> None:
+    """Receive for so long, and report what came."""
+    began = time.monotonic()
+    digest = hashlib.sha256()
+    octets = settled = 0
+    settled_at = began
+    while (left := began + seconds - time.monotonic()) > 0:
+        stream.settimeout(left)
+        try:
+            came = stream.recv(1 << 16)
+        except TimeoutError:
+            break
+        if not came:
+            break
+        octets += len(came)
+        digest.update(came)
+        if not settled and time.monotonic() >= began + seconds / 4:
+            settled, settled_at = octets, time.monotonic()
+    report = {
+        "octets": octets,
+        "ended": time.monotonic(),
+        "settled": settled,
+        "settled_at": settled_at,
+        "checksum": digest.hexdigest(),
+    }
+    stream.settimeout(_AFTERWARDS)
+    stream.sendall(json.dumps(report).encode() + b"\n")
+    until = time.monotonic() + _AFTERWARDS
+    while time.monotonic() < until and stream.recv(1 << 16):
+        pass
+
+
+def _run_origin(port: int) -> None:
+    with socket.create_server(("", port), backlog=128) as listener:
+        print("up", flush=True)
+        while True:
+            stream, _ = listener.accept()
+            threading.Thread(target=_serve, args=(stream,), daemon=True).start()
+
+
+async def _run_server(domain: str, host: str, port: int, allow: str) -> None:
+    import anyio  # noqa: PLC0415 - the origin has no use for it
+
+    from transports.soar import SoarServer, generate_key  # noqa: PLC0415 - likewise
+
+    async with SoarServer(
+        domain=domain, key=generate_key(), host=host, port=port, allow=[allow], uptime=_UPTIME
+    ) as server:
+        print(server.public_key, flush=True)
+        await anyio.sleep_forever()
+
+
+def _ask(host: str, port: int, zone: str) -> str:
+    """Ask a resolver for the zone until it answers anything, so that it has found the server before anything is timed."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in zone.split("."))
+    question = b"\x5a\x5a\x01\0\0\x01\0\0\0\0\0\0" + labels + b"\0\0\x06\0\x01"
+    until = time.monotonic() + _FINDING
+    while time.monotonic() < until:
+        with socket.socket(type=socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+            sock.settimeout(_ASKING)
+            sock.connect((host, port))
+            sock.send(question)
+            sock.recv(4096)
+            return "answered"
+        time.sleep(0.05)
+    return "silent"
+
+
+def main() -> None:
+    """Be the origin, or the server, until ended; or ask a resolver."""
+    what, *words = sys.argv[1:]
+    if what == "origin":
+        _run_origin(int(words[0]))
+    elif what == "ask":
+        print(_ask(words[0], int(words[1]), words[2]), flush=True)
+    else:
+        import anyio  # noqa: PLC0415 - as above
+
+        domain, host, port, allow = words
+        anyio.run(_run_server, domain, host, int(port), allow)
+
+
+if __name__ == "__main__":
+    main()
