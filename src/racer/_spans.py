@@ -242,7 +242,7 @@ class RaceTrace:
                     {
                         "racer.transport": transport,
                         "racer.attempt.index": index,
-                        "racer.attempt.start_delay": float(start_delay),
+                        "racer.attempt.start_delay": round(float(start_delay), 6),
                     }
                 ),
             },
