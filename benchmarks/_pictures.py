@@ -73,13 +73,13 @@ class Range:
         middle: the value; `None` for one that there is none of.
         low: where the spread begins.
         high: where it ends.
-        note: what stands in the place of a value that there is none of.
+        note: what stands at the right of its row: why there is no value, or how often there was none.
     """
 
     middle: float | None
     low: float = 0.0
     high: float = 0.0
-    note: str = "none"
+    note: str = ""
 
 
 def has_matplotlib() -> bool:
@@ -148,20 +148,11 @@ def dots(
         }
         for group, one in enumerate(ranges):
             at = _row(group, number, len(series))
-            if one.middle is None:
-                # Beside the axis' right end, whatever its scale: there is no such value.
+            if one.note:  # beside the axis' right end, whatever its scale
                 across = blended_transform_factory(panel.transAxes, panel.transData)
-                panel.text(
-                    0.99,
-                    at,
-                    one.note,
-                    transform=across,
-                    ha="right",
-                    va="center",
-                    fontsize=7,
-                    color=look.colour,
-                )
-            else:
+                where: dict[str, Any] = {"transform": across, "ha": "right", "va": "center"}
+                panel.text(0.99, at, one.note, fontsize=7, color=look.colour, **where)
+            if one.middle is not None:
                 panel.plot([one.low, one.high], [at, at], color=look.colour, linewidth=1.6)
                 panel.plot([one.middle], [at], markersize=5.5, linestyle="none", **mark)
         panel.plot([], [], label=name, linestyle="-", linewidth=1.6, markersize=5.5, **mark)

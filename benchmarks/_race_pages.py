@@ -81,7 +81,8 @@ def _range(row: Row | None) -> Range:
         return Range(middle=None, note="not measured")
     if row.failed == row.runs:
         return Range(middle=None, note=f"never: {next(iter(row.outcomes))}")
-    return Range(middle=row.p50, low=row.least, high=row.most)
+    note = f"{row.failed} of {row.runs} never" if row.failed else ""
+    return Range(middle=row.p50, low=row.least, high=row.most, note=note)
 
 
 def _wasted(row: Row | None) -> float:

@@ -19,18 +19,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ("SCHEMA", "Comparison", "Figure", "Move", "Results", "Unusable", "Verdict", "spread")
+__all__ = (
+    "SCHEMA",
+    "Comparison",
+    "Figure",
+    "Move",
+    "Results",
+    "Unusable",
+    "Verdict",
+    "share",
+    "spread",
+)
 
 SCHEMA: Final = 1
 """Of the file; another number is another form, which this one does not read."""
 
 _CERTAINTY: Final = 0.95
 _LEAST: Final = 0.03  # a share of the median that nobody would act upon
+_FEW: Final = 4  # of three and three, the ranges of equals are apart one time in ten
+_Z: Final = 1.96  # standard deviations to either side that hold 95 %
 _MAX_FILE: Final = 256 * 1024 * 1024  # bytes
 
 
 class Unusable(Exception):
     """What was asked of a benchmark cannot be; the text says why, and what to do."""
+
+
+_PLAIN: Final = frozenset({"ratio", "count", "share"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +54,8 @@ class Figure:
 
     Attributes:
         name: unique within a file, such as `clean/racer`.
-        unit: `s`, `ratio`, `B/s`, `count` and the like; seconds and rates are a machine's own.
+        unit: `s`, `ratio`, `B/s`, `count`, `share` and the like; seconds and rates are a machine's own. The values of a
+            share are 0 and 1, and what is compared is how many of them are 1.
         values: all of them, in the order in which they were measured.
         lower_is_better: whether less of it is more.
     """
@@ -52,7 +68,12 @@ class Figure:
     @property
     def is_a_machines_own(self) -> bool:
         """Whether it says something about the machine, so that another machine's stands apart."""
-        return self.unit not in {"ratio", "count"}
+        return self.unit not in _PLAIN
+
+    @property
+    def spread(self) -> tuple[float, float, float]:
+        """What is compared, and the interval in which it lies with 95 % certainty."""
+        return share(self.values) if self.unit == "share" else spread(self.values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -79,6 +100,16 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
             break
         cut = left_out
     return statistics.median(ordered), ordered[cut], ordered[count - 1 - cut]
+
+
+def share(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return how many of the values, each 0 or 1, are 1, and the interval in which that lies (Wilson's)."""
+    count = len(values)
+    found = sum(values) / count
+    middle = found + _Z**2 / (2 * count)
+    reach = _Z * math.sqrt(found * (1 - found) / count + _Z**2 / (4 * count**2))
+    whole = 1 + _Z**2 / count
+    return found, max((middle - reach) / whole, 0.0), min((middle + reach) / whole, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +214,7 @@ class Verdict(enum.Enum):
     WORSE = "worse"
     SAME = "same"
     """Within the noise."""
+    FEW = "of too few values to tell"
     APART = "not comparable"
     GONE = "only before"
     NEW = "only after"
@@ -229,16 +261,28 @@ class Comparison:
     settings: Sequence[str]
 
     @classmethod
-    def of(cls, before: Results, after: Results) -> Self:
-        """Return what moved."""
+    def of(cls, before: Results, after: Results, *, decisive: Sequence[str] = ()) -> Self:
+        """Return what moved.
+
+        Args:
+            before: what was measured first.
+            after: what was measured then.
+            decisive: settings without which being the same times and rates stand apart.
+        """
         machines = before.machine.unlike(after.machine)
+        unlike = [
+            key
+            for key in sorted({*before.setting, *after.setting})
+            if before.setting.get(key) != after.setting.get(key)
+        ]
+        apart = bool(machines) or any(key in decisive for key in unlike)
         return cls(
-            moves=list(_moves(before, after, apart=bool(machines))),
+            moves=list(_moves(before, after, apart=apart)),
             machines=machines,
             settings=[
+                f"another setting{', so times and rates are not compared' if key in decisive else ''}: "
                 f"{key}: {before.setting.get(key)} and {after.setting.get(key)}"
-                for key in sorted({*before.setting, *after.setting})
-                if before.setting.get(key) != after.setting.get(key)
+                for key in unlike
             ],
         )
 
@@ -247,16 +291,18 @@ class Comparison:
         for fact in self.machines:
             yield f"another machine, so times and rates are not compared: {fact}"
         for fact in self.settings:
-            yield f"another setting: {fact}"
+            yield fact
         moved = [m for m in self.moves if m.verdict in {Verdict.BETTER, Verdict.WORSE}]
         for move in moved:
             yield f"{move.verdict.value:7} {move.name}: {_told(move)}"
         if not moved:
             yield "nothing moved beyond the noise"
-        for verdict in (Verdict.SAME, Verdict.APART, Verdict.GONE, Verdict.NEW):
+        for verdict in (Verdict.SAME, Verdict.FEW, Verdict.APART, Verdict.GONE, Verdict.NEW):
             names = [move.name for move in self.moves if move.verdict is verdict]
             if names:
-                listed = "" if verdict is Verdict.SAME else f": {', '.join(names[:8])}"
+                listed = (
+                    "" if verdict in {Verdict.SAME, Verdict.FEW} else f": {', '.join(names[:8])}"
+                )
                 more = ", ..." if listed and len(names) > 8 else ""
                 yield f"{len(names)} {verdict.value}{listed}{more}"
 
@@ -268,14 +314,16 @@ def _moves(before: Results, after: Results, *, apart: bool) -> Iterator[Move]:
         one, two = old.get(name), new.get(name)
         known = two or one
         assert known is not None
-        first = None if one is None else spread(one.values)
-        second = None if two is None else spread(two.values)
+        first = None if one is None else one.spread
+        second = None if two is None else two.spread
         if first is None:
             verdict = Verdict.NEW
         elif second is None:
             verdict = Verdict.GONE
         elif (apart and known.is_a_machines_own) or (one and two and one.unit != two.unit):
             verdict = Verdict.APART
+        elif one and two and one.unit != "share" and min(len(one.values), len(two.values)) < _FEW:
+            verdict = Verdict.SAME if first == second else Verdict.FEW
         else:
             verdict = _verdict(first, second, lower_is_better=known.lower_is_better)
         yield Move(name=name, unit=known.unit, verdict=verdict, before=first, after=second)
@@ -300,7 +348,7 @@ def _told(move: Move) -> str:
         f"{_number(median)} ({_number(low)} to {_number(high)})"
         for median, low, high in (move.before, move.after)
     )
-    unit = "" if move.unit in {"ratio", "count"} else f" {move.unit}"
+    unit = "" if move.unit in _PLAIN else f" {move.unit}"
     ratio = "" if move.ratio is None else f", x{move.ratio:.2f}"
     return f"{one} -> {two}{unit}{ratio}"
 

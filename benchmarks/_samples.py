@@ -183,7 +183,7 @@ def _figures_of(samples: Sequence[Sample]) -> Iterator[Figure]:
         wasted = tuple(float(one.wasted) for one in there)
         yield Figure(name=f"{name}: wasted", unit="count", values=wasted)
         failed = tuple(float(not one.usable) for one in there)
-        yield Figure(name=f"{name}: failed", unit="count", values=(statistics.fmean(failed),))
+        yield Figure(name=f"{name}: failed", unit="share", values=failed)
         if dialer == REFERENCE:
             beside = {one.run: one for one in by.get((network, BESIDE), [])}
             ratios = tuple(

@@ -59,6 +59,7 @@ QUICK_RUNS_WAITING: Final = 1
 DEADLINE: Final = 5.0
 QUICK_DEADLINE: Final = 3.0
 PACKETS_DEADLINE: Final = 10.0
+_DECISIVE: Final = ("virtual", "delay", "jitter", "stagger", "route_timeout", "resolver")
 OUT: Final = Path(__file__).parent / "out" / "race"
 
 
@@ -91,7 +92,7 @@ def _compare(before: Path, after: Path) -> None:
     for name, one in zip(("before", "after"), read, strict=True):
         print(filled(f"{name}: {one.machine.words}"))
     print()
-    for line in Comparison.of(*read).lines():
+    for line in Comparison.of(*read, decisive=_DECISIVE).lines():
         print(line)
 
 

@@ -17,6 +17,7 @@ from benchmarks._results import (
     Results,
     Unusable,
     Verdict,
+    share,
     spread,
 )
 
@@ -85,10 +86,35 @@ def test_noise_is_not_movement() -> None:
     assert verdicts(before, results(figure("a", *noisy(0.8, seed=2)))) == {"a": Verdict.BETTER}
     assert verdicts(before, results(figure("a", *noisy(1.2, seed=2)))) == {"a": Verdict.WORSE}
     # Of some things more is better, and exact but tiny differences are nothing to anybody.
-    rate = [results(figure("a", value, unit="B/s", lower_is_better=False)) for value in (1.0, 2.0)]
+    rate = [
+        results(figure("a", *[value] * 4, unit="B/s", lower_is_better=False))
+        for value in (1.0, 2.0)
+    ]
     assert verdicts(*rate) == {"a": Verdict.BETTER}
-    assert verdicts(results(figure("a", 1.0)), results(figure("a", 1.01))) == {"a": Verdict.SAME}
-    assert verdicts(results(figure("a", 0.0)), results(figure("a", 2.0))) == {"a": Verdict.WORSE}
+    assert verdicts(*(results(figure("a", *[value] * 4)) for value in (1.0, 1.01))) == {
+        "a": Verdict.SAME
+    }
+    assert verdicts(*(results(figure("a", *[value] * 4)) for value in (0.0, 2.0))) == {
+        "a": Verdict.WORSE
+    }
+
+
+def test_of_too_few_values_nothing_is_said() -> None:
+    one, other = results(figure("a", 1.0, 1.1, 1.2)), results(figure("a", 9.0, 9.1, 9.2))
+    assert verdicts(one, other) == {"a": Verdict.FEW}
+    assert "1 of too few values to tell" in list(Comparison.of(one, other).lines())
+
+
+def test_shares_are_compared_as_such() -> None:
+    def failing(count: int, of: int) -> Results:
+        return results(figure("a", *[1.0] * count, *[0.0] * (of - count), unit="share"))
+
+    # Wilson's interval, by hand: 0 of 20 is at most 16 %, 8 of 20 between 22 % and 61 %.
+    assert share([0.0] * 20) == pytest.approx((0.0, 0.0, 0.161), abs=1e-3)
+    assert share([1.0] * 8 + [0.0] * 12) == pytest.approx((0.4, 0.219, 0.613), abs=1e-3)
+    assert verdicts(failing(0, 20), failing(8, 20)) == {"a": Verdict.WORSE}
+    assert verdicts(failing(0, 20), failing(3, 20)) == {"a": Verdict.SAME}
+    assert verdicts(failing(1, 1), failing(0, 1)) == {"a": Verdict.SAME}
 
 
 def test_figures_come_and_go() -> None:
@@ -101,14 +127,26 @@ def test_figures_come_and_go() -> None:
 
 def test_times_of_another_machine_stand_apart_and_ratios_do_not() -> None:
     other = replace(MACHINE, cpu="6502", load=3.0, date="2027-01-01")
-    before = results(figure("t", 1.0), figure("r", 1.0, unit="ratio"))
-    after = results(figure("t", 2.0), figure("r", 2.0, unit="ratio"), machine=other, seed=2)
+    before = results(figure("t", *[1.0] * 4), figure("r", *[1.0] * 4, unit="ratio"))
+    after = results(
+        figure("t", *[2.0] * 4), figure("r", *[2.0] * 4, unit="ratio"), machine=other, seed=2
+    )
     compared = Comparison.of(before, after)
     assert {m.name: m.verdict for m in compared.moves} == {"t": Verdict.APART, "r": Verdict.WORSE}
     assert list(compared.lines()) == [
         "another machine, so times and rates are not compared: CPU: Z80 and 6502",
         "another setting: seed: 1 and 2",
         "worse   r: 1 (1 to 1) -> 2 (2 to 2), x2.00",
+        "1 not comparable: t",
+    ]
+
+
+def test_times_of_a_decisive_setting_stand_apart_too() -> None:
+    before, after = results(figure("t", *[1.0] * 4), virtual=True), results(figure("t", *[2.0] * 4))
+    compared = Comparison.of(before, after, decisive=["virtual"])
+    assert list(compared.lines()) == [
+        "another setting, so times and rates are not compared: virtual: True and None",
+        "nothing moved beyond the noise",
         "1 not comparable: t",
     ]
 
