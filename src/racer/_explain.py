@@ -250,12 +250,12 @@ _SIGNS: Final[dict[Cause, tuple[ErrorType | tuple[ErrorType, Stage], ...]]] = {
         (_E.TIMEOUT, _S.TLS),
         (_E.TLS_FAILURE, _S.TLS),
     ),
-    Cause.DNS: (_E.DNS_FAILURE, (_E.TIMEOUT, _S.RESOLVE)),
-    Cause.ADDRESS_BLOCK: (
-        (_E.TIMEOUT, _S.CONNECT),
-        (_E.CONNECTION_RESET, _S.CONNECT),
-        _E.HOST_UNREACHABLE,
+    Cause.DNS: (
+        _E.DNS_FAILURE,
+        (_E.TIMEOUT, _S.RESOLVE),
+        (_E.CONNECTION_RESET, _S.RESOLVE),
     ),
+    Cause.ADDRESS_BLOCK: (_E.TIMEOUT, _E.CONNECTION_RESET, _E.HOST_UNREACHABLE),
     Cause.REFUSED: (_E.CONNECTION_REFUSED,),
     Cause.PROXY: (_E.PROXY_REFUSED,),
     Cause.SERVER: ((_E.TIMEOUT, _S.HANDSHAKE), (_E.CONNECTION_RESET, _S.HANDSHAKE)),

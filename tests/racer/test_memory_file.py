@@ -386,12 +386,12 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", LEARN, str(path), name, str(first), str(first + 40)],
+            [sys.executable, "-c", LEARN, str(path), name, str(first), str(first + 15)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for name, first in (("soar", 0), ("direct", 40))
+        for name, first in (("soar", 0), ("direct", 15))
     ]
     for child in children:
         assert child.stdout is not None
@@ -415,7 +415,7 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     stored = read(path)
     expected = {
         Key(digest("home", stored.salt), digest(f"host{n}:80 raw", stored.salt), name)
-        for n, name in [*((n, "soar") for n in range(40)), *((n, "direct") for n in range(40, 80))]
+        for n, name in [*((n, "soar") for n in range(15)), *((n, "direct") for n in range(15, 30))]
     }
     assert set(stored.records) == expected
 

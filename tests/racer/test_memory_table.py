@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racer import Attempt, Outcome, RaceReport
@@ -132,6 +132,7 @@ steps = st.tuples(st.booleans(), names, st.floats(0.001, 2 * HALF_LIFE))
 
 
 @given(st.lists(steps, max_size=30), st.floats(0, 2 * TTL))
+@settings(max_examples=50)
 def test_the_first_is_the_last_winner_of_those_that_are_not_in_doubt(
     told: list[tuple[bool, str, float]], later: float
 ) -> None:

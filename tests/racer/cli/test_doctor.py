@@ -118,8 +118,13 @@ def test_json_for_a_bug_report_has_no_hosts_in_it(
     assert data["target"].startswith("addr-")
     for secret in ("127.0.0.1", "192.0.2.7", "example.com"):
         assert secret not in text
-    assert doctor(f"127.0.0.1:{port}", "--config", path, "--json", "--full") == 0
-    assert json.loads(capsys.readouterr().out)["target"] == f"127.0.0.1:{port}"
+
+
+def test_json_with_everything_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "racer.toml"
+    path.write_text("timout = 5\n")
+    assert doctor("127.0.0.1:9", "--config", str(path), "--json", "--full") == 2
+    assert json.loads(capsys.readouterr().out)["target"] == "127.0.0.1:9"
 
 
 def test_it_is_interrupted_in_order(

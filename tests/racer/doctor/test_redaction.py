@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racer.doctor import Diagnosis, Finding, Verdict
@@ -56,6 +56,7 @@ addresses = st.ip_addresses().map(str)
 @given(
     st.lists(hosts | addresses, min_size=1, max_size=5), st.sampled_from([" ", ", ", " and ", "; "])
 )
+@settings(max_examples=40)
 def test_none_is_left(secrets: list[str], between: str) -> None:
     hidden = Pseudonyms().hide(between.join(secrets))
     for secret in secrets:
