@@ -23,6 +23,7 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The documentation's names on loopback, an empty working directory, and nobody's settings."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RACER_CONFIG", raising=False)
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")  # a page's telemetry would be this process's
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
