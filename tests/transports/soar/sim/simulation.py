@@ -37,7 +37,7 @@ GRANTS = 4
 QUIET_AFTER_S = 10.0  # after which nothing more may be asked
 QUIET_S = 60.0
 SHORT_TIMEOUT_S = 5.0  # servers less patient than this are asked more often about an idle stream
-WARM_QUESTIONS = 40  # that warm sessions may cost in that time
+WARM_QUESTIONS = 12  # that a warm session may cost in that time beside its pings: some are lost, or it is
 IDLE_S = 30.0  # for which an idle stream is watched
 STORM_LOSS = 0.5
 
@@ -278,8 +278,9 @@ class Simulation:
     def _most_questions(self) -> int:
         """Return how many questions a warm session may cost while it is watched, some losses included."""
         story = self.story
-        idle = min(story.session_idle, story.idle_timeout - min(10.0, story.idle_timeout / 4))
-        return WARM_QUESTIONS + int(2 * QUIET_S / (0.5 * idle))
+        most = (story.idle_timeout - min(10.0, story.idle_timeout / 4)) / 1.1
+        idle = 0.9 * min(story.session_idle, most)  # the least that a session may draw (SPEC 14.3)
+        return WARM_QUESTIONS + int(QUIET_S / (0.6 * idle))
 
     def check_idle_stream(self) -> None:
         """A stream over which nothing goes asks seldom."""

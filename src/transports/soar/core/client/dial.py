@@ -109,9 +109,8 @@ class Dial:
 
     def opened(self) -> None:
         """Take the target as connected."""
-        if self.state is DialState.OPENING:
-            self.state = DialState.OPEN
-            self.emit(DialOpened(dial=self))
+        self.state = DialState.OPEN
+        self.emit(DialOpened(dial=self))
 
     def refused(self, reason: int) -> None:
         """Take the server's refusal."""
@@ -177,10 +176,9 @@ class Dial:
         self._fail(reason)
 
     def _fail(self, reason: EndReason) -> None:
-        if self.state is DialState.OPENING:
-            self.state = DialState.FAILED
-            self.stream.fail(reason)
-            self.emit(DialFailed(dial=self, error=reason))
+        self.state = DialState.FAILED
+        self.stream.fail(reason)
+        self.emit(DialFailed(dial=self, error=reason))
 
     def _drop_stream(self) -> None:
         self.stream.reset()

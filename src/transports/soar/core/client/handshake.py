@@ -138,8 +138,8 @@ class Handshake:
         So whoever forges a RETRY, as everybody with the public key can, only has something said twice.
         """
         before = self._before
-        if before is None or question.first is not before.first:
-            return None
+        assert before is not None, "only a RETRY puts another first message in the place of one"
+        assert question.first is before.first, "at most one is obeyed"
         try:
             terms = before.first.receive(payload)
         except RemoteProtocolError:

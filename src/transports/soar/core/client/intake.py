@@ -119,18 +119,17 @@ class Intake:
 
     def _take(self, frame: Frame, now: Instant) -> Notice | None:
         """Take a frame that is about no stream."""
-        match frame:
-            case End(code, last_stream):
-                return Notice(EndCode(code), 0.0, None if last_stream < 0 else last_stream)
-            case Challenge(token):
-                self._respond(token, now.awake)
-            case Zones(zones):
-                for index, zone in zones:
-                    self._packets.zones.setdefault(zone, index)
-            case Lease(seconds):
-                self.lease_until = now.elapsed + seconds if seconds else None
-            case _:
-                pass
+        if isinstance(frame, End):
+            last = frame.last_stream
+            return Notice(EndCode(frame.code), 0.0, None if last < 0 else last)
+        if isinstance(frame, Challenge):
+            self._respond(frame.token, now.awake)
+        elif isinstance(frame, Zones):
+            for index, zone in frame.zones:
+                self._packets.zones.setdefault(zone, index)
+        else:
+            assert isinstance(frame, Lease), "no other is a server's to send, and about no stream"
+            self.lease_until = now.elapsed + frame.seconds if frame.seconds else None
         return None
 
     def _respond(self, token: bytes, now: float) -> None:

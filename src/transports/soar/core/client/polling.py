@@ -16,6 +16,7 @@ _PAUSES_IN_A_LIFE: Final = (
     8  # that a server's idle timeout has room for: some may be lost, with what they take
 )
 _LINGER_TIMEOUTS: Final = 2
+_MOST_LINGER_S: Final = 8.0
 _AHEAD: Final = 2  # questions kept out beyond the backlog
 
 
@@ -68,7 +69,7 @@ class Polls:
         """Begin to linger: the session is no longer busy; `timeout` is a probe timeout in seconds."""
         self.backlog = 0
         self._linger = LINGER
-        self._linger_until = now + _LINGER_TIMEOUTS * timeout
+        self._linger_until = now + min(_LINGER_TIMEOUTS * timeout, _MOST_LINGER_S)
 
     def lingers(self, now: float) -> bool:
         """Whether a session that isn't busy may still ask."""

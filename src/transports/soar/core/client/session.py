@@ -234,10 +234,10 @@ class Session:
             elif handshake is not None:
                 result = handshake.revive(question, payload)
         except RemoteProtocolError as exc:
-            if handshake is not None:
-                reason = EndReason(failure=Failure.UNUSABLE, words=str(exc))
-                self._emit(handshake.ended(self.number, question, path, now, reason))
-                self._finish(SessionState.ENDED, reason, now)
+            assert handshake is not None, "once there is a welcome no other answer is opened"
+            reason = EndReason(failure=Failure.UNUSABLE, words=str(exc))
+            self._emit(handshake.ended(self.number, question, path, now, reason))
+            self._finish(SessionState.ENDED, reason, now)
             return False
         if result is None:
             return False

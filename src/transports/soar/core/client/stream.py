@@ -195,12 +195,12 @@ class ClientStream:
                 pass  # it is over when the program has read its end
 
     def _connect(self) -> None:
-        if not self.is_connected:
-            self.is_connected = True
-            self._before.clear()
-            if self._session is not None:
-                self._session.intake.connected += 1
-            self.dial.opened()
+        session = self._session
+        assert session is not None, "a session tells its own streams"
+        self.is_connected = True
+        self._before.clear()
+        session.intake.connected += 1
+        self.dial.opened()
 
     def _pour(self) -> None:
         session = self._session

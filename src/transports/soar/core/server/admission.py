@@ -33,10 +33,6 @@ class Rate:
         self._second = -1
         self._count = 0
 
-    def is_spent(self, now: Instant) -> bool:
-        """Return whether this second has had its share."""
-        return int(now.awake) == self._second and self._count >= self._limit
-
     def take(self, now: Instant) -> bool:
         """Count one and return True, or return False if this second has had its share."""
         second = int(now.awake)
