@@ -440,10 +440,11 @@ def whole_operations() -> list[Operation]:
         return build_answer(copy, Form.DS, payload, zone)
 
     answered = answer()
+    asked = question[12:-11]  # as a client remembers it
 
     def client() -> None:
         ask()
-        payload = read_answer(answered).payload
+        payload = read_answer(answered, Form.DS, asked=asked).payload
         assert payload is not None
         assert seals.open_answer(0, payload) is not None
 

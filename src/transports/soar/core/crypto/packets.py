@@ -37,6 +37,7 @@ NUMBER_WINDOW: Final = 8192
 _NONCE_SIZE: Final = 12
 _TO_CLIENT: Final = 1 << 88
 _OCTETS: Final = tuple(bytes([value]) for value in range(256))
+_new: Final = tuple.__new__  # what a named tuple's class does, without its own function in between
 _EARLY: Final = int(Kind.EARLY)  # as plain integers they compare at a third of the cost
 _DATA: Final = int(Kind.DATA)
 _BACKLOGS: Final = tuple(octet if octet < 128 else 128 + 16 * (octet - 128) for octet in range(256))
@@ -128,7 +129,7 @@ class ClientSeals:
 
     def __init__(self, *, sid: bytes, header_key: HeaderKey, early_key: bytes) -> None:
         """Begin with early packets only."""
-        self._sid = sid
+        self._sid = int.from_bytes(sid) << 16  # at its place in a header
         self._header_key = header_key
         self._early: ChaCha20Poly1305 | None = ChaCha20Poly1305(early_key)
         self._seal: ChaCha20Poly1305 | None = None
@@ -186,14 +187,14 @@ class ClientSeals:
             raise LocalProtocolError(msg)
         self.next_number = number + 1
         path, size_class, may_park = info
-        header = _OCTETS[kind << 6 | form << 4] + self._sid + (number & 0xFFFF).to_bytes(2)
+        header = kind << 54 | form << 52 | self._sid | number & 0xFFFF  # one number, to be masked
         sealed = cipher.encrypt(
             number.to_bytes(_NONCE_SIZE),
             _OCTETS[path << 4 | size_class << 2 | may_park << 1] + frames.ljust(room, b"\0"),
-            header + _OCTETS[zone_index],
+            (header << 8 | zone_index).to_bytes(HEADER_SIZE + 1),
         )
         mask = int.from_bytes(self._header_key.mask(sealed[-16:]))
-        return (int.from_bytes(header) ^ mask).to_bytes(HEADER_SIZE) + sealed
+        return (header ^ mask).to_bytes(HEADER_SIZE) + sealed
 
     def open_answer(self, number: int, payload: bytes) -> Opened | None:
         """Return the answer to packet `number`; `None` unless the server sealed `payload` for it (SPEC 8.3).
@@ -210,7 +211,7 @@ class ClientSeals:
             return None
         if len(plain) < 2:
             return None
-        return Opened(_BACKLOGS[plain[0]], _HELD[plain[1]], plain[2:])
+        return _new(Opened, (_BACKLOGS[plain[0]], _HELD[plain[1]], plain[2:]))
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a copy would seal the same number again."""
@@ -292,7 +293,8 @@ class ServerSeals:
             raise LocalProtocolError(msg)
         self._numbers.use(number)
         waiting = backlog if backlog < 128 else min(255, 128 + (backlog - 128 >> 4))
-        plain = _OCTETS[waiting] + _OCTETS[min(255, int(held / _HELD_UNIT))] + frames
+        units = min(255, int(held / _HELD_UNIT)) if held >= _HELD_UNIT else 0
+        plain = _OCTETS[waiting] + _OCTETS[units] + frames
         return self._seal.encrypt((_TO_CLIENT | number).to_bytes(_NONCE_SIZE), plain, None)
 
     def __reduce__(self) -> NoReturn:
