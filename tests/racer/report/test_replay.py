@@ -152,6 +152,25 @@ def test_a_race_that_still_runs_is_known_until_now() -> None:
     assert replay(running, changes=Changes(delays={"b": 0.0})).report.duration == 2.0
 
 
+@pytest.mark.parametrize("began", [0.5, None])
+def test_what_was_due_as_the_caller_left_began_if_it_did(began: float | None) -> None:
+    outcome = "not_started" if began is None else "cancelled"
+    left = race(
+        attempt("a", "cancelled", 0.0, 0.5),
+        attempt("b", outcome, began, began, start_delay=0.5),
+        outcome="cancelled", duration=0.5,
+    )  # fmt: skip
+    assert replay(left).report == left
+    assert replay(left).report.to_json() == left.to_json()
+
+
+def test_who_leaves_as_the_last_one_fails_does_not_hear_of_it() -> None:
+    left = race(
+        attempt("a", "connect_failed", 0.0, 0.5, error=RESET), outcome="cancelled", duration=0.5
+    )
+    assert replay(left).report == left
+
+
 def test_streams_that_were_sent_back_are_taken_as_sent_back_at_once() -> None:
     report = race(
         attempt("a", "connected", 0.0, 0.5),
