@@ -24,7 +24,7 @@ class _Nothing:
     redact = is_redacting = False
     started = 0.0
 
-    def begin(self, *_: Any) -> _Nothing:  # noqa: ANN401 - whatever racer says, nobody listens
+    def begin(self, *_: Any, **__: Any) -> _Nothing:  # noqa: ANN401 - whatever racer says, nobody listens
         return self
 
     def attempt(self, *_: Any, **__: Any) -> _Nothing:  # noqa: ANN401
@@ -36,4 +36,4 @@ class _Nothing:
     def _ignore(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
         pass
 
-    peer = session = event = end = cleaned = _ignore
+    peer = session = event = end = cleaned = recalled = _ignore
