@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks._results import Unusable
 from racer import lab
-from racer_demo._dns_path import Forwarder, ResolverBehind, carry, resolver_before
+from transports.demo._dns_path import Forwarder, ResolverBehind, carry, resolver_before
 from transports.direct import Answer, Family
 from transports.soar import Soar, SoarServer, generate_key
 

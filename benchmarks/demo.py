@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from racer_demo import main
+from transports.demo import main
 
 __all__ = ("main",)
 

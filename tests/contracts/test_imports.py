@@ -65,7 +65,7 @@ def outside_packages(source: str) -> set[str]:
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found.add(str(node.module).partition(".")[0])
-    return found - sys.stdlib_module_names - {"racer", "racer_demo", "transports"}
+    return found - sys.stdlib_module_names - {"racer", "transports"}
 
 
 def declared() -> set[str]:

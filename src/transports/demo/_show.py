@@ -12,11 +12,11 @@ from racer.cli._columns import wrapped
 from racer.cli._exits import Exit
 from racer.cli._live import Unwatched, view_on
 from racer.cli._screen import Screen
-from racer_demo._story import FAST, HOST, SLOW, play
+from transports.demo._story import FAST, HOST, SLOW, play
 
 if TYPE_CHECKING:
     from racer.cli._live import View
-    from racer_demo._story import Censored
+    from transports.demo._story import Censored
 
 __all__ = ("show",)
 

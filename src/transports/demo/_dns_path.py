@@ -17,13 +17,14 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from anyio.abc import UnreliableObjectStream
+    from anyio.abc import Process, UnreliableObjectStream
 
 __all__ = ("Forwarder", "ResolverBehind", "carry", "resolver_before")
 
 _LOOPBACK: Final = "127.0.0.1"
 _PATH: Final = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
-_TRIES, _PAUSE = 100, 0.05  # 5 s until a resolver answers
+_STARTS: Final = 3
+_TRIES, _PAUSE = 100, 0.05  # 5 s and more until a resolver answers
 _MAX_PENDING: Final = 1024
 
 _UNBOUND: Final = """\
@@ -67,10 +68,23 @@ class ResolverBehind(NamedTuple):
 async def resolver_before(zone: str, server: tuple[str, int]) -> AsyncIterator[ResolverBehind]:
     """Run a resolver on loopback that asks `server` for what is in `zone`; leaving ends it."""
     binary = await anyio.to_thread.run_sync(partial(shutil.which, "unbound", path=_PATH))
-    if binary is None:
-        async with Forwarder(server) as forwarder:
-            yield ResolverBehind("a forwarding resolver", forwarder.address)
-        return
+    async with contextlib.AsyncExitStack() as stack:
+        # More than once: somebody else may have taken the port that was free a moment ago.
+        for _ in range(_STARTS if binary else 0):
+            address = await stack.enter_async_context(_unbound(str(binary), zone, server))
+            if address is not None:
+                yield ResolverBehind("unbound", address)
+                return
+            await stack.aclose()
+        forwarder = await stack.enter_async_context(Forwarder(server))
+        yield ResolverBehind("a forwarding resolver", forwarder.address)
+
+
+@asynccontextmanager
+async def _unbound(
+    binary: str, zone: str, server: tuple[str, int]
+) -> AsyncIterator[tuple[str, int] | None]:
+    """Run unbound; yields where it answers, `None` if it does not."""
     async with anyio.TemporaryDirectory(prefix="racer-") as folder:
         port = await _free_port()
         settings = Path(folder) / "unbound.conf"
@@ -84,8 +98,8 @@ async def resolver_before(zone: str, server: tuple[str, int]) -> AsyncIterator[R
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            await _wait_for((_LOOPBACK, port), zone)
-            yield ResolverBehind("unbound", (_LOOPBACK, port))
+            address = (_LOOPBACK, port)
+            yield address if await _comes_to_answer(process, address, zone) else None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -99,20 +113,21 @@ async def _free_port() -> int:
         return port
 
 
-async def _wait_for(address: tuple[str, int], zone: str) -> None:
-    """Return when the resolver at `address` answers a question about `zone`."""
+async def _comes_to_answer(process: Process, address: tuple[str, int], zone: str) -> bool:
+    """Return whether the resolver at `address` answers a question about `zone`, now or within seconds."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in zone.split("."))
     question = b"\x5a\x5a\x01\0\0\x01\0\0\0\0\0\0" + labels + b"\0\0\x06\0\x01"
     for _ in range(_TRIES):
+        if process.returncode is not None:
+            return False
         with contextlib.suppress(OSError, anyio.BrokenResourceError):
             async with await anyio.create_connected_udp_socket(*address) as udp:
                 await udp.send(question)
                 with anyio.move_on_after(_PAUSE):
                     await udp.receive()
-                    return
+                    return True
         await anyio.sleep(_PAUSE)
-    msg = "unbound was started and does not answer"
-    raise RuntimeError(msg)
+    return False
 
 
 class Forwarder:

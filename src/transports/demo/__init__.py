@@ -1,6 +1,6 @@
 """The command `racer demo`: watch a race on a censored network that is made up on this machine.
 
-It stands beside the coordinator and its guests, and uses both as any program would.
+No guest itself: it stands among them, and uses them and the coordinator as any program would.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def command(*, fast: bool, seed: int, as_json: bool, plain: bool) -> int:
     Nothing is acted: the sockets, the TLS, the resolver and the tunnel are real, and only loopback is used. The picture
     shows one row for each route, from when it started to what became of it; at the end the connection that won is used.
     """
-    from racer_demo._show import show  # noqa: PLC0415 - loads guests, which a list of commands has no use for
+    from transports.demo._show import show  # noqa: PLC0415 - loads guests, which a list of commands has no use for
 
     try:
         return show(fast=fast, seed=seed, as_json=as_json, plain=plain)

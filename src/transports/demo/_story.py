@@ -10,9 +10,9 @@ import racer
 from racer import lab
 from racer.cli._live import watch
 from racer.errors import DialError
-from racer_demo._dns_path import carry, resolver_before
 from transports._net.addresses import Family
 from transports._net.resolve import Answer
+from transports.demo._dns_path import carry, resolver_before
 from transports.direct import Direct
 from transports.soar import Soar, SoarServer, generate_key
 
