@@ -78,7 +78,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def _range(row: Row | None) -> Range:
     if row is None:
-        return Range(middle=None, note="not measured")
+        return Range(middle=None)
     if row.failed == row.runs:
         return Range(middle=None, note=f"never: {next(iter(row.outcomes))}")
     note = f"{row.failed} of {row.runs} never" if row.failed else ""

@@ -161,6 +161,8 @@ def test_replays_stand_in_a_table_and_as_pictures() -> None:
     assert "one after the other nobody 12.5 s, if at all" in read.text
     assert "front was cut off after 8 s" in read.text
     assert "not known after 12.5 s" in read.text
+    front = figure(replays[3].report, unknown_from=replays[3].unknown_from)
+    assert (front.count('class="bar open"'), front.count("not known</li>")) == (2, 1)  # row, key
     assert len(read.all("figure")) == len(replays)  # the race, and each that differs from it
     assert "What other delays" not in Read(page(TYPICAL)).text
 
@@ -190,7 +192,10 @@ def test_a_start_beyond_all_calendars_is_still_told() -> None:
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
+    "</script ",
+    "</script/x",
     "<!--<script>",
+    "<!--<script ",
     "]]></style><svg onload=alert(1)>",
     '" onmouseover=alert(1) x="\' autofocus',
     "\u202egnp.exe",
@@ -225,6 +230,9 @@ def assert_harmless(report: RaceReport) -> Read:
     assert all(char.isprintable() or char == "\n" for char in text)
     text.encode("utf-8")
     assert RaceReport.from_json(read.scripts[0]) == report
+    # Whatever a browser makes of tags in scripts, there are none.
+    block = text.rpartition('<script type="application/json" id="report">')[2]
+    assert not set(block.partition("</script>")[0]) & set("<>&")
     return read
 
 

@@ -126,6 +126,16 @@ def test_the_policies_of_others_stand_side_by_side() -> None:
     }
 
 
+def test_for_kindling_a_later_tier_is_a_last_resort() -> None:
+    report = race(
+        attempt("a", "connect_failed", 0.0, 1.0, error=RESET),
+        attempt("b", "connected", 1.0, 1.5, tier=1),
+        winner="b", duration=1.5,
+    )  # fmt: skip
+    told = {one.name: one.latest for one in compare(report)}
+    assert (told["all at once"], told["kindling's tiers"]) == (0.5, 1.5)
+
+
 def test_how_late_the_loop_was_is_the_grain_of_all_times() -> None:
     late = race(
         attempt("a", "lost_race", 0.002, 0.512),
