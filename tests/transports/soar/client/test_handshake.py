@@ -622,3 +622,33 @@ def test_what_tells_the_server_of_its_welcome_is_asked_thrice_at_most() -> None:
     rig.tell(asked[0], rig.peer.terms(asked[0]))
     rig.run(30.0)
     assert 1 < len([each for _, each in rig.log if each.kind is Kind.DATA]) <= 3
+
+
+def test_a_second_handshake_goes_over_the_best_path_and_then_over_others_too() -> None:
+    rig = Rig(paths=3)
+    echo = Echo(rig)
+    rig.client.dial(TARGET, rig.now)
+    rig.run(3.0, echo)
+    for path in rig.client._paths.values():
+        path.is_known = True
+        path.is_doubted = False
+    rig.client.update_credential(grant(), rig.now)
+    rig.client.dial(TARGET, rig.now)
+    first = {each.path for each in fragments(rig.send())}
+    assert len(first) == 1
+    rig.run(rig.time + 1.0)
+    later = {each.path for _, each in rig.log if each.kind is Kind.FRAGMENT and _ > 3.0}
+    assert len(later) == 3
+
+
+def test_an_early_answer_that_came_twice_counts_once() -> None:
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now)
+    asked = rig.send()
+    welcome = rig.peer.terms(asked[0])
+    answer = rig.peer.answer(asked[3], Opened(0))
+    for _ in range(2):
+        rig.tell(asked[3], answer)
+    rig.tell(asked[0], welcome)
+    assert len(rig.events(DialOpened)) == 1
+    assert rig.sessions[0].packets.outstanding == 1

@@ -609,3 +609,59 @@ def drive(states: Callable[[Rig, Session], None]) -> SessionState:
 def test_every_other_end_of_a_handshake() -> None:
     assert drive(lambda rig, session: session.close(rig.now)) is SessionState.CLOSED
     assert drive(lambda rig, session: session.drain("", rig.now)) is SessionState.HANDSHAKING
+
+
+def test_what_is_over_does_nothing_more() -> None:
+    rig = Rig()
+    rig.client._pool.acquire(rig.now)
+    session = rig.welcomed()
+    session.retire(rig.now)
+    assert repr(session) == "<Session 1 retired>"
+    assert repr(session.try_open(HEADER, rig.now)) == "RETIRED"
+    told = len(rig.events())
+    session.close(rig.now)
+    session.send(rig.now)
+    session.tick(rig.now)
+    session.drain("late", rig.now)
+    assert session.deadline(rig.now.awake) is None
+    assert not session.ping(rig.now)
+    assert len(rig.events()) == told
+
+
+def test_a_welcome_with_frames_that_no_server_sends_ends_the_session() -> None:
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now)
+    asked = rig.send()
+    (session,) = rig.sessions
+    rig.tell(asked[0], rig.peer.terms(asked[0], frames=[Ping()]))
+    assert session.state is SessionState.CLOSED
+    (failed,) = rig.events(DialFailed)
+    assert failed.error.failure is Failure.PROTOCOL
+
+
+def test_a_client_without_a_path_waits_for_one() -> None:
+    rig = Rig()
+    rig.client.remove_path(0, rig.now)
+    dial = rig.client.dial(TARGET, rig.now)
+    assert dial.session == -1, "there is no zone to shake hands in"
+    assert rig.send() == []
+    (failed,) = rig.events(DialFailed)
+    assert failed.error.failure is Failure.BUSY
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now)
+    rig.client.remove_path(0, rig.now)
+    rig.run(5.0)
+    assert rig.log == []
+    rig.client.add_path()
+    rig.run(7.0, Echo(rig))
+    assert rig.sessions[0].state is SessionState.LIVE
+
+
+def test_many_challenges_are_remembered_and_none_for_ever() -> None:
+    rig = Rig()
+    rig.dialed()
+    session = rig.sessions[0]
+    path = rig.client._paths[0]
+    tokens = [Challenge(number.to_bytes(4)) for number in range(65)]
+    assert session.intake.take([*tokens, tokens[-1]], path, rig.now) is None
+    assert len(session.intake._responses) == 1

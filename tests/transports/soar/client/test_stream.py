@@ -76,3 +76,16 @@ def test_the_end_can_be_read_of() -> None:
     assert not stream.at_end()
     assert stream.read(99) == b"bye"
     assert stream.at_end()
+
+
+def test_a_stream_that_is_closed_while_it_is_held_back_was_never_there() -> None:
+    rig = Rig()
+    stream = rig.client.dial(TARGET, rig.now, replay_safe=False).stream
+    stream.write(b"POST")
+    stream.close()
+    rig.welcomed()
+    frames = [frame for each in rig.send() for frame in each.frames]
+    assert not [frame for frame in frames if isinstance(frame, StreamData) and frame.data]
+    stream.close()
+    stream.reset()
+    assert stream.room() == 0

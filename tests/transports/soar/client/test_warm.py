@@ -121,3 +121,49 @@ def test_a_busy_session_needs_no_ping() -> None:
     rig.run(200.0, Echo(rig, park=False))
     assert pings(rig) == []
     assert sum(each.kind is Kind.FRAGMENT for _, each in rig.log) == 3
+
+
+def test_it_begins_once_and_waits_for_its_handshake() -> None:
+    rig = Rig()
+    rig.client.keep_warm(rig.now)
+    rig.client.keep_warm(rig.now)
+    asked = rig.send()
+    rig.client.handle_timeout(rig.now)
+    assert rig.client._warm.deadline(rig.now) is None
+    assert len(rig.events(HandshakeStarted)) == 1
+    rig.tell(asked[0], rig.peer.terms(asked[0]))
+    rig.send()
+    assert rig.client._warm.session is rig.sessions[0]
+
+
+def test_a_session_that_another_dial_retired_is_made_anew_at_once() -> None:
+    rig = warm()
+    (session,) = rig.sessions
+    rig.client.messages_to_send(rig.now)
+    session.retire(rig.now)
+    rig.run(rig.time + 1.0, Echo(rig))
+    assert [each.state for each in rig.sessions] == [SessionState.IDLE]
+    assert rig.sessions != [session]
+
+
+def test_a_client_that_closes_keeps_nothing_warm() -> None:
+    rig = warm()
+    rig.client.messages_to_send(rig.now)
+    rig.client.close(rig.now)
+    rig.run(200.0)
+    assert rig.sessions == []
+    assert len(rig.events(HandshakeStarted)) == 1
+
+
+def test_where_no_path_takes_a_ping_it_is_tried_again() -> None:
+    rig = warm()
+    rig.run(1.0, Echo(rig))
+    (session,) = rig.sessions
+    rig.client.remove_path(0, rig.now)
+    rig.run(session.session_idle - 1.0)
+    assert rig.client._warm.failures > 0
+    assert pings(rig) == []
+    rig.client.add_path()
+    rig.run(rig.time + 60.0, Echo(rig))
+    assert pings(rig)
+    assert not rig.client.status(rig.now).is_stale
