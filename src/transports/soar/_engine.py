@@ -44,6 +44,7 @@ __all__ = ("Engine",)
 _DRAIN: Final = 0.5  # seconds that a close waits for what was written; a guest's goodbye has one
 _RESTART: Final = 1.0  # seconds before a task that crashed begins anew
 _LEAST_WAIT: Final = 0.001  # seconds; a deadline that stays in the past must not hold the loop up
+_MAX_WORDS: Final = 200  # characters of a carrier's failure
 _TURNS: Final = 3  # of the loop, in which a connection takes the last word
 _CLOSED: Final = EndReason(failure=Failure.CLOSED, words="the transport was closed")
 _NOT_OURS: Final = EndReason(
@@ -272,7 +273,8 @@ class Engine:
             now = self._clocks.now()
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
-            self._failures[path] = type(error).__name__
+            words = f"{type(error).__name__}: {error}"
+            self._failures[path] = words[:_MAX_WORDS].removesuffix(": ")
             self.core.carrier_failed(path, now)
             self._flush(now)
 

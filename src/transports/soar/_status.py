@@ -24,12 +24,12 @@ def describe(
     Args:
         status: the core's.
         ways: in the order of the core's paths.
-        failures: the last failure of each way, in a word, where nothing has been heard since.
+        failures: the last failure of each way, in words, where nothing has been heard since.
     """
     details: dict[str, AttributeValue] = {}
     silent: list[str] = []
     for index, (way, path) in enumerate(zip(ways, status.paths, strict=True)):
-        failure = failures.get(index, "")
+        failure = failures.get(index, "") or way.carrier.trouble
         details[way.label] = _path(path, failure)
         if failure or path.is_dead:
             silent.append(way.label)

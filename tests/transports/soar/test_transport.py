@@ -180,7 +180,7 @@ async def test_a_way_that_fails_shows() -> None:
             await connect(soar, "echo.example")
         status = soar.status()
         assert status.health == f"no answer from udp://{ADDRESS}"
-        assert str(status.details[f"udp://{ADDRESS}"]).endswith(", OSError")
+        assert str(status.details[f"udp://{ADDRESS}"]).endswith(", OSError: no way there")
 
 
 @virtual

@@ -19,7 +19,14 @@ class Carrier(Protocol):
 
     Nothing is open before the first question, and nothing stays open for long after the last. What cannot be taken now
     is dropped: recovery is the core's (SPEC 11).
+
+    Attributes:
+        trouble: what is wrong with answers that came and were none, in words; empty after a good one.
     """
+
+    @property
+    def trouble(self) -> str:
+        """See above."""
 
     def send(self, messages: Sequence[bytes], *, fresh: bool = False) -> None:
         """Send questions at once, or as soon as there is a way; never waits, never raises for the network.

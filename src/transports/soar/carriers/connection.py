@@ -41,7 +41,15 @@ _PATH_ERRORS: Final = (
 
 
 class Machine(abc.ABC):
-    """What turns questions into octets and octets into answers; no IO."""
+    """What turns questions into octets and octets into answers; no IO.
+
+    Attributes:
+        trouble: as `Carrier.trouble`.
+    """
+
+    def __init__(self) -> None:
+        """Begin without trouble."""
+        self.trouble = ""
 
     @abc.abstractmethod
     def ask(self, messages: Sequence[bytes]) -> None:
@@ -76,11 +84,17 @@ class ConnectionCarrier:
         self._make_machine = make_machine
         self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
         self._machine: Machine | None = None
+        self._trouble = ""  # of the last one
         self._wakeup: Wakeup | None = None
         self._alarm: Wakeup | None = None
         self._wants_fresh = False
         self._asked_at = 0.0
         self._unheard_since = math.inf  # the first question after the last octets that came
+
+    @property
+    def trouble(self) -> str:
+        """As `Carrier.trouble`."""
+        return self._trouble if self._machine is None else self._machine.trouble
 
     def send(self, messages: Sequence[bytes], *, fresh: bool = False) -> None:
         """As `Carrier.send`."""
@@ -142,6 +156,7 @@ class ConnectionCarrier:
                     data = await stream.receive(_READ)
                     self._unheard_since = math.inf
                     messages = machine.receive_data(data)
+                    self._trouble = machine.trouble
                     if messages:
                         heard = True
                         deliver(messages)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.exceptions
-import h2.settings
-
 from racer.errors import RemoteProtocolError
+from racer.http2 import HTTP2Protocol
 from transports.soar.carriers.connection import ConnectionCarrier, Machine
 
 if TYPE_CHECKING:
@@ -20,19 +15,21 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
+    from racer.http2 import Stream
+
 __all__ = ("HTTPSCarrier", "HTTPSMachine")
 
-ALPN: Final = ("h2",)
-
-_TYPE: Final = "application/dns-message"
+_TYPE: Final = b"application/dns-message"
 _MAX_STREAMS: Final = 256  # at once; the server's own limit counts too
 _MAX_WAITING: Final = 512  # questions that wait for a stream
 _MAX_MESSAGE: Final = 65_535
-_WINDOW: Final = 1 << 20  # octets that answers may be ahead of us
+_MAX_STATUS: Final = 3  # digits
 
 
 class HTTPSMachine(Machine):
     """A POST for each question, as many at once as the server takes.
+
+    A server that is going away still answers what it has taken (RFC 9113 section 6.8); only then is the connection over.
 
     Args:
         authority: host and port, as a URL has them.
@@ -41,90 +38,102 @@ class HTTPSMachine(Machine):
 
     def __init__(self, authority: str, path: str) -> None:
         """Write the preface."""
-        self._head = [
-            (":method", "POST"),
-            (":scheme", "https"),
-            (":authority", authority),
-            (":path", path),
-            ("accept", _TYPE),
-            ("content-type", _TYPE),
+        super().__init__()
+        self._fields = [
+            (b":method", b"POST"),
+            (b":scheme", b"https"),
+            (b":authority", authority.encode()),
+            (b":path", path.encode()),
+            (b"accept", _TYPE),
+            (b"content-type", _TYPE),
         ]
-        self._http = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding=None)
-        )
-        self._http.local_settings = h2.settings.Settings(
-            client=True, initial_values={h2.settings.SettingCodes.ENABLE_PUSH: 0}
-        )
-        self._http.initiate_connection()
-        self._http.increment_flow_control_window(_WINDOW)
-        self._waiting: list[bytes] = []
-        self._ending = ""  # why the peer takes no more
-        self._answers: dict[int, bytearray | None] = {}  # None: not an answer, whatever comes
+        self._http = HTTP2Protocol()
+        self._waiting: deque[bytes] = deque()
+        self._unsent: tuple[Stream, memoryview] | None = None  # for want of room at the server
+        self._asked: set[Stream] = set()
+        self._changed: list[Stream] = []
 
     def ask(self, messages: Sequence[bytes]) -> None:
         """As `Machine.ask`."""
         self._waiting.extend(messages[: max(0, _MAX_WAITING - len(self._waiting))])
-        if not self._ending:
-            self._begin()
+        self._begin()
 
     def bytes_to_send(self) -> bytes:
         """As `Machine.bytes_to_send`."""
-        return self._http.data_to_send()
+        return self._http.bytes_to_send()
 
     def receive_data(self, data: bytes) -> list[bytes]:
         """As `Machine.receive_data`."""
-        try:
-            events = self._http.receive_data(data)
-        except h2.exceptions.ProtocolError as exc:
-            msg = f"it does not speak HTTP/2: {exc}"
-            raise RemoteProtocolError(msg) from exc
-        messages = [message for event in events if (message := self._take(event)) is not None]
-        if self._ending and not messages:
-            raise RemoteProtocolError(self._ending)
-        # Otherwise the next octets, or the end of the stream, tell what the peer said behind its last answers.
-        if not self._ending:
-            self._begin()
+        http = self._http
+        http.receive_data(data)
+        changed = self._changed.copy()
+        self._changed.clear()
+        messages = [each for stream in changed if (each := self._take(stream)) is not None]
+        self._begin()
+        if http.is_leaving and not self._asked and not messages:
+            raise RemoteProtocolError(http.reason)
         return messages
 
     def _begin(self) -> None:
+        """Send what there is room for."""
         http = self._http
-        most = min(_MAX_STREAMS, http.remote_settings.max_concurrent_streams)
-        while self._waiting and len(self._answers) < most:
-            message = self._waiting[0]
-            window = http.remote_settings.initial_window_size  # of the stream that would begin
-            if min(http.outbound_flow_control_window, window) < len(message):
+        while self._has_sent() and self._waiting and http.can_open:
+            if len(self._asked) >= _MAX_STREAMS:
                 return
-            stream = http.get_next_available_stream_id()
-            http.send_headers(stream, [*self._head, ("content-length", str(len(message)))])
-            http.send_data(stream, message, end_stream=True)
-            self._answers[stream] = bytearray()
-            del self._waiting[0]
+            message = self._waiting.popleft()
+            length = (b"content-length", str(len(message)).encode())
+            stream = http.open([*self._fields, length], _nobody)
+            stream.wake = partial(self._changed.append, stream)
+            self._asked.add(stream)
+            self._unsent = stream, memoryview(message)
 
-    def _take(self, event: h2.events.Event) -> bytes | None:
-        match event:
-            case h2.events.ResponseReceived(stream_id=stream, headers=headers):
-                fields = dict(headers or ())
-                kind = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
-                if fields.get(b":status") != b"200" or kind != _TYPE.encode():
-                    self._answers[stream or 0] = None
-            case h2.events.DataReceived(stream_id=stream, data=data, flow_controlled_length=size):
-                with suppress(h2.exceptions.ProtocolError):  # it was ended in the same breath
-                    self._http.acknowledge_received_data(size or 0, stream or 0)
-                body = self._answers.get(stream or 0)
-                if body is not None:
-                    body += data or b""
-                    if len(body) > _MAX_MESSAGE:
-                        self._answers[stream or 0] = None
-            case h2.events.StreamEnded(stream_id=stream):
-                body = self._answers.pop(stream or 0, None)
-                return bytes(body) if body else None
-            case h2.events.StreamReset(stream_id=stream):
-                self._answers.pop(stream or 0, None)
-            case h2.events.ConnectionTerminated(error_code=code):
-                self._ending = f"it ended the connection with HTTP/2 error code {code}"
-            case _:
-                pass
-        return None
+    def _has_sent(self) -> bool:
+        """Send the rest of a question, and return whether nothing is left of it."""
+        if self._unsent is None:
+            return True
+        stream, rest = self._unsent
+        rest = rest[self._http.send(stream, rest) :]
+        if rest and not stream.is_closed:
+            self._unsent = stream, rest
+            return False
+        self._unsent = None
+        self._http.end_upload(stream)
+        return True
+
+    def _take(self, stream: Stream) -> bytes | None:
+        """Return the message that a stream has brought, once it is whole; let go of one that brings none."""
+        if stream not in self._asked:
+            return None  # it was let go of in the same breath
+        complaint = stream.reason if stream.failure is not None else _complaint(stream)
+        if not complaint and not stream.is_ended:
+            return None
+        self._asked.discard(stream)
+        if complaint:
+            self.trouble = complaint
+            self._http.cancel(stream)
+            return None
+        self.trouble = ""
+        return self._http.take(stream) or None
+
+
+def _complaint(stream: Stream) -> str:
+    """Return what is wrong with the response, as far as it has come; nothing if it may be an answer."""
+    if stream.headers is None:
+        return ""
+    fields = dict(stream.headers)
+    status = fields.get(b":status", b"")
+    if status != b"200":
+        return f"it answered with HTTP status {status[:_MAX_STATUS].decode('latin-1')}"
+    kind = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != _TYPE:
+        return "it answered with something else than a DNS message"
+    if sum(len(chunk) for chunk, _ in stream.chunks) > _MAX_MESSAGE:
+        return "it answered with more than a DNS message has"
+    return ""
+
+
+def _nobody() -> None:
+    """Be told of a stream that nobody knows yet."""
 
 
 class HTTPSCarrier(ConnectionCarrier):

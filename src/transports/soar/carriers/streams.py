@@ -22,6 +22,7 @@ class StreamMachine(Machine):
 
     def __init__(self) -> None:
         """Begin with nothing."""
+        super().__init__()
         self._to_send = bytearray()
         self._received = bytearray()
 

@@ -72,6 +72,11 @@ class UDPCarrier:
         self._pause = _FIRST_PAUSE
         self._not_before = float("-inf")
 
+    @property
+    def trouble(self) -> str:
+        """As `Carrier.trouble`: what is no answer is not looked at here."""
+        return ""
+
     def send(self, messages: Sequence[bytes], *, fresh: bool = False) -> None:
         """As `Carrier.send`."""
         current = self._current
