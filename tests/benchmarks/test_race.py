@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks import _race_pages, race
 from benchmarks._dialers import DIALERS, ROUTE_TIMEOUT, STAGGER
-from benchmarks._networks import DELAY, JITTER, KINDS, Authorities
+from benchmarks._networks import DELAY, JITTER, KINDS, Authorities, World
 from benchmarks._race_measuring import Plan, measure
 from benchmarks._race_telling import WHO, Progress
 from benchmarks._results import Results
@@ -56,6 +56,13 @@ async def measured(
         assert len(samples) == runs * len(DIALERS)
         MEASURED[key] = {sample.dialer: sample for sample in samples}
     return MEASURED[key]
+
+
+@pytest.fixture
+def some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send three of them only."""
+    few = {name: DIALERS[name] for name in ("racer", "connect_tcp", "kindling")}
+    monkeypatch.setattr("benchmarks._race_measuring.DIALERS", few)
 
 
 # --- what is found --------------------------------------------------------------------------
@@ -173,6 +180,7 @@ async def test_who_remembers_begins_with_what_worked(
 
 
 @pytest.mark.virtual_time
+@pytest.mark.usefixtures("some")
 async def test_a_flapping_network_is_there_for_some_and_not_for_others(
     authorities: Authorities,
 ) -> None:
@@ -183,15 +191,14 @@ async def test_a_flapping_network_is_there_for_some_and_not_for_others(
     assert (lost.opened, lost.seconds > 1.0) == (1, True)
     assert (cut.winner, cut.errors) == (None, {"direct": "connection_reset"})
     assert (there.winner, there.seconds < 0.5) == ("direct", True)
-    assert all(sample.usable for sample in samples if sample.dialer in {"racer", "kindling"})
+    assert all(sample.usable for sample in samples if sample.dialer != "connect_tcp")
 
 
 @pytest.mark.virtual_time
 async def test_a_seed_is_a_network(authorities: Authorities) -> None:
     async def took(seed: int) -> float:
-        plan = Plan(runs=1, seed=seed, deadline=DEADLINE, in_memory=True)
-        samples = await measure(BY_NAME["refused"], authorities, plan)
-        return samples[0].seconds
+        async with World.of(BY_NAME["refused"], authorities, seed=seed, in_memory=True) as world:
+            return (await DIALERS["racer"](world, DEADLINE)).seconds
 
     first, again, other = [await took(seed) for seed in (1, 1, 2)]
     assert first == pytest.approx(again, abs=1e-9)
@@ -199,24 +206,35 @@ async def test_a_seed_is_a_network(authorities: Authorities) -> None:
 
 
 @pytest.mark.virtual_time
+@pytest.mark.usefixtures("some")
 async def test_each_run_has_a_seed_of_its_own_and_another_order(authorities: Authorities) -> None:
-    plan = Plan(runs=2, seed=7, deadline=DEADLINE, in_memory=True)
-    samples = await measure(BY_NAME["refused"], authorities, plan)
-    names = list(DIALERS)
+    plan = Plan(runs=3, seed=7, deadline=DEADLINE, in_memory=True)
+    samples = await measure(BY_NAME["clean"], authorities, plan)
     assert [(sample.run, sample.seed, sample.dialer) for sample in samples] == [
-        *((0, 7, name) for name in names),
-        *((1, 8, name) for name in [*names[1:], names[0]]),
+        (0, 7, "racer"),
+        (0, 7, "connect_tcp"),
+        (0, 7, "kindling"),
+        (1, 8, "connect_tcp"),
+        (1, 8, "kindling"),
+        (1, 8, "racer"),
+        (2, 9, "kindling"),
+        (2, 9, "racer"),
+        (2, 9, "connect_tcp"),
     ]
 
 
 @pytest.mark.virtual_time
+@pytest.mark.usefixtures("some")
 async def test_side_by_side_everybody_has_a_network_of_its_own(authorities: Authorities) -> None:
-    plan = Plan(runs=1, seed=1, deadline=DEADLINE, in_memory=True)
-    apart = await measure(BY_NAME["blackhole"], authorities, plan)
-    beside = await measure(BY_NAME["blackhole"], authorities, replace(plan, side_by_side=True))
-    assert {(one.dialer, one.winner, one.opened) for one in apart} == {
-        (one.dialer, one.winner, one.opened) for one in beside
+    plan = Plan(runs=1, seed=1, deadline=DEADLINE, in_memory=True, side_by_side=True)
+    samples = await measure(BY_NAME["blackhole"], authorities, plan)
+    assert {(one.dialer, one.winner, one.opened) for one in samples} == {
+        ("racer", "proxy", 2),
+        ("connect_tcp", None, 1),
+        ("kindling", "proxy", 2),
     }
+    # The slowest came last, and nobody had to wait for it.
+    assert [one.dialer for one in samples] == ["kindling", "racer", "connect_tcp"]
 
 
 # --- rows -----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ async def check_same(field: list[Runner], timeout: float, leave_after: float) ->
     assert_same(await run(field, timeout=timeout, leave_after=leave_after))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(field=fields, timeout=timeouts, leave_after=leaves)
 async def test_without_changes_it_is_the_recorded_race(
     field: list[Runner], timeout: float, leave_after: float
@@ -123,7 +123,7 @@ def assert_true(told: Replay, truth: RaceReport, field: list[Runner]) -> None:
     assert played == pytest.approx(began, abs=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(field=fields, wished=changed, timeout=timeouts)
 async def test_with_changes_it_holds_of_the_race_that_was_not_run(
     field: list[Runner], wished: Changed, timeout: float
