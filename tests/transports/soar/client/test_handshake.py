@@ -652,3 +652,16 @@ def test_an_early_answer_that_came_twice_counts_once() -> None:
     rig.tell(asked[0], welcome)
     assert len(rig.events(DialOpened)) == 1
     assert rig.sessions[0].packets.outstanding == 1
+
+
+def test_an_answer_to_an_early_packet_of_the_message_before_a_retry_is_not_kept() -> None:
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now)
+    asked = rig.send()
+    rig.tell(asked[0], rig.peer.retry(asked[0], RetryCode.BUSY))
+    rig.send()
+    rig.peer.terms(asked[0])  # it is still on its way
+    rig.tell(asked[3], rig.peer.answer(asked[3], Opened(0)))
+    handshake = rig.sessions[0]._handshake
+    assert handshake is not None
+    assert handshake.held == []

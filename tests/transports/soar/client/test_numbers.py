@@ -172,3 +172,10 @@ def test_the_floor_never_passes_what_the_server_may_still_need(
             numbers.told(0, carried[number])
         assert all(each in answered or each in told for each in range(numbers.floor))
         assert numbers.floor == numbers.next or numbers.floor not in answered | told
+
+
+def test_all_that_nobody_watches_over_is_reported() -> None:
+    numbers = taken(6)
+    numbers.settle(2)
+    numbers.lose_all_but({4, 5})
+    assert numbers.reports(6, 14) == (0, 1, 3)

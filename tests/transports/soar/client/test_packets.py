@@ -13,6 +13,7 @@ from transports.soar.core.streams.frames import (
     Floor,
     Lost,
     LostMap,
+    MaxData,
     MaxStreamData,
     Opened,
     StreamData,
@@ -226,3 +227,27 @@ def test_a_server_that_is_heard_gets_what_was_held_back() -> None:
         rig.tell(each, rig.peer.answer(each))
     assert session.packets.outstanding == 0
     assert [each.may_park for each in rig.send()] == [True, True]
+
+
+def test_what_has_no_room_beside_news_of_losses_goes_without_it() -> None:
+    rig = Rig()
+    rig.dialed()
+    rig.send()
+    session = rig.sessions[0]
+    packets, numbers = session.packets, session.packets.numbers
+    first = numbers.next
+    for _ in range(600):
+        numbers.take()
+    for number in range(first, first + 6):
+        numbers.lost(number)
+    seals = packets._seals
+    assert seals is not None
+    seals.next_number = numbers.next
+    rig.peer.halves[rig.log[0][1].sid].highest = numbers.next
+    packets.parked = packets.outstanding = 100  # no poll is wanted
+    session.table.queue(MaxData(1 << 40))
+    assert rig.send() == []
+    assert numbers.to_report, "what was not sent is not taken as said"
+    numbers.to_report.clear()
+    (asked,) = rig.send()
+    assert asked.of(MaxData)

@@ -665,3 +665,19 @@ def test_many_challenges_are_remembered_and_none_for_ever() -> None:
     tokens = [Challenge(number.to_bytes(4)) for number in range(65)]
     assert session.intake.take([*tokens, tokens[-1]], path, rig.now) is None
     assert len(session.intake._responses) == 1
+
+
+def test_a_notice_counts_once_and_only_where_there_is_a_session() -> None:
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now)
+    asked = rig.send()
+    said = Notice(EndCode.UNKNOWN, 10.0, None)
+    rig.tell(asked[3], rig.peer.notice(asked[3], said))
+    assert rig.sessions[0].state is SessionState.HANDSHAKING, "it has no key of any status yet"
+    rig.tell(asked[0], rig.peer.terms(asked[0], frames=[Opened(0)]))
+    for each in asked[3:]:
+        rig.tell(each, rig.peer.notice(each, said))
+    assert [event.after for event in rig.events(SessionChanged)] == [
+        SessionState.LIVE,
+        SessionState.LOST,
+    ]

@@ -7,12 +7,13 @@ import pytest
 from racer.errors import ConfigError
 from tests.transports.soar.server.scripted import TARGET, Desk, Script
 from transports.soar.core.crypto import EndCode, Grant, Kind, Notice, Status
+from transports.soar.core.dns.zone import Zone, Zones
 from transports.soar.core.server import events
 from transports.soar.core.server.credentials import IssuedGrant, TargetRule
-from transports.soar.core.server.keeper import SCARCE_SEALED
+from transports.soar.core.server.keeper import MAX_ZONES_OCTETS, SCARCE_SEALED, _number_zones
 from transports.soar.core.server.source import Source
 from transports.soar.core.server.tombstones import MAX_TOMBSTONES
-from transports.soar.core.streams.frames import End, Lease, Refused, StreamData
+from transports.soar.core.streams.frames import End, Lease, Refused, StreamData, encode_frame
 from transports.soar.core.streams.targets import Target
 
 SYN = StreamData(0, 0, TARGET.to_wire(), False)
@@ -475,3 +476,38 @@ def test_status_counts_what_happened() -> None:
     assert status.known_for == 120.0
     desk.server.end(client.sid, EndCode.OPERATOR, desk.now)
     assert desk.server.status(desk.now).ends["operator"] == 1
+
+
+def test_new_grants_mean_nothing_to_sessions_that_showed_none() -> None:
+    desk = Desk(grants=(), needs_grant=False)
+    client = Script(desk, SYN)
+    client.shake()
+    desk.server.set_grants([IssuedGrant(grant=GRANT)], desk.now)
+    assert desk.server.sids() == [client.sid]
+    counts = desk.server.counts()
+    assert counts.sessions == 1
+    assert counts.handshakes["welcome"] == 1
+
+
+def test_a_welcome_names_as_many_zones_as_fit_the_smallest_answer() -> None:
+    names = [f"{'x' * 50}{number}.example" for number in range(6)]
+    zones = Zones(tuple(Zone.parse(name) for name in names))
+    _, frames = _number_zones(Desk(zones=zones).settings)
+    for told in frames.values():
+        assert told is not None
+        assert len(told.zones) == 2
+        assert len(encode_frame(told)) <= MAX_ZONES_OCTETS
+
+
+def test_early_packets_of_a_session_that_ends_at_once_are_answered_once() -> None:
+    desk = Desk()
+    client = Script(desk, End(2, -1))
+    late, soon = (client.packet(kind=Kind.EARLY, may_park=True) for _ in range(2))
+    desk.ask(late.message)
+    desk.wait(0.7)  # its question has been answered, its packet is kept
+    desk.ask(soon.message)
+    client.shake()
+    assert desk.server.sids() == []
+    desk.wait(1.0)
+    said = [client.read(message).id for _, _, message in desk.said]
+    assert [said.count(id_) for id_ in (1, 2)] == [1, 1]

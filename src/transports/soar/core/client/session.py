@@ -338,8 +338,6 @@ class Session:
         handshake = self._handshake
         if handshake is not None:
             handshake.send(now)
-            if handshake.first is None:
-                return
         before = self.packets.numbers.next
         self.is_blocked = self.packets.send(now, is_busy=self.is_busy)
         self._liveness.sent(now.awake, self.packets.numbers.next - before)
