@@ -11,7 +11,8 @@ import pytest
 from racer.errors import NetworkError, RemoteProtocolError
 from racer.testing import StreamLedger, cancel_everywhere, stream_pair
 from tests.transports.soar.carriers.driven import driven, settle
-from transports.soar.carriers.streams import StreamCarrier
+from transports.soar.carriers.connection import ConnectionCarrier
+from transports.soar.carriers.streams import StreamCarrier, StreamMachine
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -64,6 +65,27 @@ async def test_nothing_is_opened_before_there_is_a_question() -> None:
     async with driven(StreamCarrier(resolver.connect)) as told:
         await anyio.sleep(100)
     assert (resolver.tries, told.answers, told.failures) == ([], [], [])
+
+
+async def test_what_was_wrong_with_answers_is_told_also_when_the_connection_is_gone() -> None:
+    class Grumbling(StreamMachine):
+        def receive_data(self, data: bytes) -> list[bytes]:
+            self.trouble = "it answered with HTTP status 403"
+            return super().receive_data(data)
+
+    resolver = Resolver()
+    carrier = ConnectionCarrier(resolver.connect, Grumbling)
+    async with driven(carrier) as told:
+        carrier.send([message(1)])
+        await settle()
+        assert not carrier.trouble
+        await resolver.far.send(framed(message(1)))
+        await settle()
+        assert "403" in carrier.trouble
+        resolver.close()
+        await settle()
+        assert told.failures
+        assert "403" in carrier.trouble
 
 
 async def test_questions_wait_for_the_connection_and_share_it() -> None:
