@@ -511,3 +511,19 @@ def test_early_packets_of_a_session_that_ends_at_once_are_answered_once() -> Non
     desk.wait(1.0)
     said = [client.read(message).id for _, _, message in desk.said]
     assert [said.count(id_) for id_ in (1, 2)] == [1, 1]
+
+
+def test_early_packets_whose_questions_were_answered_are_still_executed() -> None:
+    desk = Desk()
+    client = Script(desk)
+    other = Script(desk, seed="other")
+    end = client.packet(End(2, -1), kind=Kind.EARLY)
+    desk.ask(end.message)
+    desk.ask(other.packet(kind=Kind.EARLY).message)
+    desk.wait(0.7)
+    said = len(desk.said)
+    client.shake()
+    assert desk.server.sids() == [], "it ended its session before that began"
+    assert len(desk.said) == said + len(client.flight())
+    other.shake()
+    assert desk.server.sids() == [other.sid]

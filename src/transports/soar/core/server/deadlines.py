@@ -80,5 +80,5 @@ class Deadlines:
         while (when := self.next()) is not None and when <= now.awake:
             alarm = heapq.heappop(self._heap)[2]
             call, alarm._call = alarm._call, None  # noqa: SLF001
-            if call is not None:  # always: `next` has dropped the others
-                call(now)
+            assert call is not None, "`next` has dropped the others"
+            call(now)

@@ -407,10 +407,10 @@ class Session:
 
     def _answer_park(self, park: Park, now: Instant) -> None:
         record = self.records.get(park.number)
-        if record is not None:  # always, as above
-            self._answer(park.number, record, park.question, park.info, now)
-            if park.elsewhere is not None:
-                self._repeat(record, park.elsewhere, park.info)
+        assert record is not None, "what is parked is above the floor"
+        self._answer(park.number, record, park.question, park.info, now)
+        if park.elsewhere is not None:
+            self._repeat(record, park.elsewhere, park.info)
 
     def _dismiss(self, park: Park) -> None:
         self._owner.replies.empty(park.question)
