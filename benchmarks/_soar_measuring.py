@@ -32,6 +32,7 @@ __all__ = ("ZONE", "Plan", "measure")
 ZONE: Final = "t.example.com"
 _KINDS: Final = ("start", "down", "up")
 _SETTLE: Final = 0.5  # seconds that a peer's server has to listen
+_FAREWELL: Final = 3.0  # seconds that a client has to end by itself
 _LIMIT: Final = 60.0  # seconds, beside what a client is asked to take
 
 
@@ -97,7 +98,9 @@ async def measure(
                 for peer in (None, *(peers if number == 0 else ())):
                     name = OURS if peer is None else peer.name
                     sample = partial(Sample, link=link.name, resolver=resolver, tunnel=name)
-                    found += await _tunnel(peer, resolver, lab, plan, sample, done)
+                    found += await _tunnel(
+                        peer, resolver, lab=lab, plan=plan, sample=sample, done=done
+                    )
                 samples += found
                 tell(resolver, found)
     return samples
@@ -106,6 +109,7 @@ async def measure(
 async def _tunnel(
     peer: Peer | None,
     resolver: str,
+    *,
     lab: Lab,
     plan: Plan,
     sample: Callable[..., Sample],
@@ -178,15 +182,19 @@ async def _sample(tunnel: _Running, what: str, lab: Lab, plan: Plan) -> dict[str
     server, resolver = cpu_seconds(tunnel.server), cpu_seconds(tunnel.resolver)
     job["spawned"] = time.monotonic()
     command = [sys.executable, "-m", "benchmarks._soar_near", json.dumps(job)]
-    try:
-        async with running(lab.command(Host.CLIENT, *command)) as process:
+    async with running(lab.command(Host.CLIENT, *command)) as process:
+        try:
             line = await said(process, within=plan.patience + limit + _LIMIT)
+        except Unusable:
+            line = '{"failed": "its client ended, or hung, without a word"}'
         told: dict[str, Any] = json.loads(line)
-    except Unusable:
-        told = {"failed": "its client ended, or hung, without a word"}
-    told["questions"] = (await lab.counts()).questions - crossed.questions
-    told["server_cpu"] = cpu_seconds(tunnel.server) - server
-    told["resolver_cpu"] = cpu_seconds(tunnel.resolver) - resolver
+        told["questions"] = (await lab.counts()).questions - crossed.questions
+        told["server_cpu"] = cpu_seconds(tunnel.server) - server
+        told["resolver_cpu"] = cpu_seconds(tunnel.resolver) - resolver
+        assert process.stdin is not None
+        await process.stdin.aclose()
+        with anyio.move_on_after(_FAREWELL):
+            await process.wait()
     told["client_cpu"] = told.pop("cpu", 0.0)
     if "warm" in told:
         told["warm"] = tuple(told["warm"])

@@ -17,6 +17,8 @@ OURS: Final = "soar"
 """The tunnel that is racer's."""
 
 _MB: Final = 1e6
+_LEAST: Final = 50_000
+"""Octets of a transfer of which it is told what each costs: of fewer, most is the tunnel's start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,16 @@ class Sample:
     def rate(self) -> float:
         """Octets a second, over all of the time."""
         return self.octets / self.seconds if self.seconds else 0.0
+
+    @property
+    def has_much(self) -> bool:
+        """Whether enough has arrived to say what it costs."""
+        return self.octets >= _LEAST
+
+    @property
+    def asked(self) -> float:
+        """Questions for each 1,000 octets."""
+        return 1000 * self.questions / self.octets
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -151,7 +163,8 @@ class Row:
             f"{way} {process}": spread
             for way, there in ways.items()
             for process in ("client", "server", "resolver")
-            if (spread := Spread.of(_cpu(one, process) for one in there)) is not None
+            if (spread := Spread.of(_cpu(one, process) for one in there if one.has_much))
+            is not None
         }
         return cls(
             link=samples[0].link,
@@ -166,8 +179,8 @@ class Row:
             up=Spread.of(one.rate for one in ways["up"]),
             down_settled=Spread.of(one.settled for one in ways["down"] if one.settled),
             up_settled=Spread.of(one.settled for one in ways["up"] if one.settled),
-            down_questions=Spread.of(1000 * one.questions / one.octets for one in ways["down"]),
-            up_questions=Spread.of(1000 * one.questions / one.octets for one in ways["up"]),
+            down_questions=Spread.of(one.asked for one in ways["down"] if one.has_much),
+            up_questions=Spread.of(one.asked for one in ways["up"] if one.has_much),
             cpu=cpu,
         )
 
@@ -216,7 +229,8 @@ def _figures(name: str, samples: Sequence[Sample]) -> Iterator[Figure]:
         there = [one for one in well if one.what == way and one.octets]
         rates = tuple(one.rate for one in there)
         yield Figure(name=f"{name}: {way}", unit="B/s", values=rates, lower_is_better=False)
-        asked = tuple(1000 * one.questions / one.octets for one in there)
+        there = [one for one in there if one.has_much]
+        asked = tuple(one.asked for one in there)
         yield Figure(name=f"{name}: {way} questions per KB", unit="count", values=asked)
         for process in ("client", "server", "resolver"):
             used = tuple(_cpu(one, process) for one in there)
