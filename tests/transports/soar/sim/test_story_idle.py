@@ -253,6 +253,30 @@ def test_a_link_that_is_away_for_thirty_seconds_costs_no_session(quirks: kinds.Q
     simulation.check(may=frozenset())
 
 
+@pytest.mark.parametrize("quirks", [kinds.PLAIN, kinds.UNBOUND], ids=str)
+def test_a_link_that_dies_with_the_welcome_costs_no_session_either(quirks: kinds.Quirks) -> None:
+    """The server has had no data packet yet, and keeps the session for longer than that (SPEC 15.2)."""
+    simulation = Simulation(Story(ways=(Way(resolver=quirks),)))
+    client = simulation.client
+    up = simulation.routes[0].up
+    flow = client.dial("echo-1.test", 50, eager=True, stays=True)
+    simulation.world.run(0.069)
+    up.weather = Weather(down=True)
+    simulation.rest(1.0)
+    assert flow.opened is not None
+    assert flow.opened == pytest.approx(RTT + CONNECT)
+    flow.write_more(50)
+    client.pump()
+    simulation.rest(30.0)
+    (session,) = simulation.server.running.status(simulation.server.clock.now()).sessions
+    assert not session.is_confirmed
+    up.weather = Weather(delay=0.010)
+    simulation.until(lambda: flow.received == 100, 2.0)
+    assert len(client.handshakes) == 1
+    client.cancel(flow)
+    simulation.check(may=frozenset())
+
+
 def test_a_child_process_takes_no_session_of_its_parents() -> None:
     """What is checked is the owner's number: a fork has the same keys, and would seal the same numbers."""
     simulation = used(Story(ways=PLAIN))
