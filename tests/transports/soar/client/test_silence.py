@@ -16,7 +16,7 @@ def test_an_answering_path_has_no_limit() -> None:
     silence = Silence()
     for turn in range(100):
         asked(silence, turn / 100)
-        silence.answered()
+        silence.answered(turn / 100, 0)
         assert silence.next_question(turn / 100, TIMEOUT) == turn / 100
 
 
@@ -25,7 +25,7 @@ def test_three_probe_timeouts_of_silence_slow_it_to_two_a_second() -> None:
     asked(silence, 10.0, 10.5, 11.0, 11.4)
     assert silence.next_question(11.49, TIMEOUT) == 11.49
     assert silence.next_question(11.51, TIMEOUT) == 11.9
-    silence.answered()
+    silence.answered(11.55, 0)
     assert silence.next_question(11.6, TIMEOUT) == 11.6
 
 
@@ -33,6 +33,25 @@ def test_two_questions_are_no_evidence() -> None:
     silence = Silence()
     asked(silence, 10.0, 11.9)
     assert silence.next_question(12.0, TIMEOUT) == 12.0
+
+
+def test_what_an_answer_leaves_unanswered_is_evidence_from_then_on() -> None:
+    """A full window that falls silent at one blow is asked nothing more: only what is under way can tell."""
+    silence = Silence()
+    asked(silence, *(10.0,) * 20)
+    silence.answered(10.1, 2)
+    assert silence.next_question(12.0, TIMEOUT) == 12.0
+    silence.answered(12.0, 19)
+    assert silence.slow_at(12.0, TIMEOUT) == 13.5
+    assert not silence.is_slow(13.4, TIMEOUT)
+    assert silence.is_slow(13.6, TIMEOUT)
+    assert silence.wants_fresh_socket(13.6, TIMEOUT)
+
+
+def test_the_longest_probe_timeout_begins_nothing_anew() -> None:
+    silence = Silence()
+    asked(silence, 10.0, 10.0, 15.0, 15.0)
+    assert silence.is_slow(15.1, TIMEOUT)
 
 
 def test_a_path_that_was_left_alone_begins_anew() -> None:
@@ -59,7 +78,7 @@ def test_six_kill_it_while_others_answer_and_then_it_is_probed_ever_more_seldom(
         now = max(now, at)
         asked(silence, now)
     assert probes == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    silence.answered()
+    silence.answered(now, 0)
     assert not silence.is_dead
     assert silence.next_question(now, TIMEOUT) == now
 

@@ -329,18 +329,21 @@ class Packets:
 
     def unheard_at(self, now: float) -> float | None:
         """Return when the next question is due because none is answered on any path; `None` if they are, so far."""
-        usable = self._usable()
+        asked = self._asked()
         if self._is_unheard(now):
-            return min(path.silence.next_question(now, path.patience) for path in usable)
-        due = [path.silence.slow_at(now, path.patience) for path in usable]
+            return min(path.silence.next_question(now, path.patience) for path in asked)
+        due = [path.silence.slow_at(now, path.patience) for path in asked]
         return max((at for at in due if at is not None), default=None)
 
     def _is_unheard(self, now: float) -> bool:
         """Whether all paths have been asked in vain for long; a handshake has its own way to go on then."""
+        asked = self._asked()
+        return self._kind is Kind.DATA and bool(asked) and all(path.is_slow(now) for path in asked)
+
+    def _asked(self) -> list[Path]:
+        """Return the paths whose silence tells: one that is doubted may not have been asked for long."""
         usable = self._usable()
-        return (
-            self._kind is Kind.DATA and bool(usable) and all(path.is_slow(now) for path in usable)
-        )
+        return [path for path in usable if not path.is_doubted] or usable
 
     def _ranked(self) -> list[Path]:
         """Return the paths that the server has the session under, by when an answer is expected."""

@@ -252,7 +252,7 @@ class Path:
         least = lane.least
         window.answered(rtt - least, least, lane.srtt, now)
         self.recovery.answered(question, is_productive=is_productive)
-        self.silence.answered()
+        self.silence.answered(now, window.in_flight)
         self.answered_at = now
         self.is_known = True
         self.is_doubted = False

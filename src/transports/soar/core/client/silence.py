@@ -11,7 +11,9 @@ SLOW_S: Final = 0.5
 DEAD_AFTER: Final = 6  # the same, while another path has answers
 _FIRST_PROBE_S: Final = 2.0
 _MOST_PROBE_S: Final = 30.0
-_FRESH_START_S: Final = 3.0  # a path that was not asked for so long gets a new chance
+# A path that was not asked for so long gets a new chance. One with a full window is asked at probe timeouts alone (11.3),
+# so it is longer than those.
+_FRESH_START_S: Final = 6.0
 _ROOM: Final = 3  # questions before silence means anything
 
 
@@ -28,7 +30,7 @@ class Silence:
     def __init__(self) -> None:
         self.is_dead = False
         self.is_trusted = True
-        self._since: float | None = None  # the first question without an answer
+        self._since: float | None = None  # since when there are questions without an answer
         self._last = float("-inf")
         self._asked = 0
         self._probe_s = _FIRST_PROBE_S
@@ -45,11 +47,11 @@ class Silence:
         self.is_trusted = self._asked < _ROOM
         self._last = now
 
-    def answered(self) -> None:
-        """Take an authentic answer."""
-        self._since = None
-        self._asked = 0
-        self.is_trusted = True
+    def answered(self, now: float, in_flight: int) -> None:
+        """Take an authentic answer, which leaves so many questions without one: they count from now on."""
+        self._asked = in_flight
+        self.is_trusted = in_flight < _ROOM
+        self._since = None if self.is_trusted else now
         self.is_dead = False
         self._probe_s = _FIRST_PROBE_S
 
