@@ -33,7 +33,7 @@ ZONE: Final = "t.example.com"
 _KINDS: Final = ("start", "down", "up")
 _SETTLE: Final = 0.5  # seconds that a peer's server has to listen
 _FAREWELL: Final = 3.0  # seconds that a client has to end by itself
-_LIMIT: Final = 60.0  # seconds, beside what a client is asked to take
+_LIMIT: Final = 90.0  # seconds, beside what a client is asked to take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

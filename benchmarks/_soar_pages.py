@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from benchmarks._machine import Machine
@@ -90,15 +91,14 @@ def draw(rows: Sequence[Row], out: Path) -> list[Picture]:
             widths=[1] * len(titles),
         )
         for panel, (name, (label, scale)) in zip(panels, titles.items(), strict=True):
-            pictures.dots(
+            _dots(
                 panel,
-                groups=groups,
-                series={
+                groups,
+                {
                     tunnel: [_range(by.get((*spot, tunnel)), name, scale) for spot in spots]
                     for tunnel in tunnels
                 },
-                label=label,
-                log=True,
+                label,
             )
         pictures.key(figure, panels[0])
         return figure
@@ -147,6 +147,14 @@ def draw(rows: Sequence[Row], out: Path) -> list[Picture]:
     return drawn
 
 
+def _dots(
+    panel: Axes, groups: Sequence[str], series: dict[str, Sequence[Range]], label: str
+) -> None:
+    # Where nothing was measured there is nothing to take the logarithm of.
+    log = any(one.middle is not None for ranges in series.values() for one in ranges)
+    pictures.dots(panel, groups=groups, series=series, label=label, log=log)
+
+
 def _range(row: Row | None, name: str, scale: float) -> Range:
     if row is None:
         return Range(middle=None, note="")
@@ -166,14 +174,11 @@ def _costs(rows: Sequence[Row], spots: Sequence[tuple[str, str]], groups: Sequen
     )
     ours = {(row.link, row.resolver): row for row in rows if row.tunnel == OURS}
     for panel, way in zip(panels, ("down", "up"), strict=True):
-        pictures.dots(
+        _dots(
             panel,
-            groups=groups,
-            series={
-                part: [_cost(ours.get(spot), f"{way} {part}") for spot in spots] for part in _PARTS
-            },
-            label=f"{way}: ms of a processor for each MB",
-            log=True,
+            groups,
+            {part: [_cost(ours.get(spot), f"{way} {part}") for spot in spots] for part in _PARTS},
+            f"{way}: ms of a processor for each MB",
         )
     pictures.key(figure, panels[0])
     return figure

@@ -1,6 +1,7 @@
 """What is sent through a tunnel, and how fast it went: the same for every tunnel. Both ends check every octet.
 
 A transfer has a time, not a size: so a slow tunnel takes no longer than a fast one. What counts is what has arrived.
+Where nothing has by then, it goes on for a while until something does.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-__all__ = ("checksum", "download", "echo", "pieces", "upload")
+__all__ = ("LATER", "checksum", "download", "echo", "pieces", "upload")
 
 _SETTLING: Final = 0.25  # of a transfer's time: from then on a rate counts as settled
 _BLOCK: Final = 1 << 20
 _PIECE: Final = 1 << 16
 _GONE: Final = (anyio.EndOfStream, anyio.BrokenResourceError)
-_PATIENCE: Final = 15.0  # seconds for the report of an upload
+LATER: Final = 10.0
+"""Seconds for which a transfer goes on until something arrives at all."""
+
+_PATIENCE: Final = LATER + 15.0  # seconds for the report of an upload
 
 
 def pieces() -> Iterator[bytes]:
@@ -68,7 +72,7 @@ async def download(stream: ByteStream, seconds: float, began: float) -> dict[str
     settled_at = 0.0
     came = began
     await stream.send(b"G\n")
-    while (left := began + seconds - time.monotonic()) > 0:
+    while (left := began + seconds + (0 if octets else LATER) - time.monotonic()) > 0:
         with anyio.move_on_after(left):
             try:
                 chunk = await stream.receive(1 << 20)
@@ -81,7 +85,7 @@ async def download(stream: ByteStream, seconds: float, began: float) -> dict[str
                 settled, settled_at = octets, came
     return {
         "octets": octets,
-        "seconds": seconds,
+        "seconds": max(seconds, time.monotonic() - began),
         "settled": _rate(octets - settled, came - settled_at) if settled else 0.0,
         "right": hashlib.sha256(b"".join(chunks)).hexdigest() == checksum(octets),
     }
