@@ -196,7 +196,9 @@ async def test_who_speaks_first_is_heard() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"GET / HTTP/1.1\r\n\r\n", b"\x16", b"\x16\x03\x01\x00\x05abcde", HELLO[:40]]
+    "said",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\x16", b"\x16\x03\x01\x00\x05abcde", HELLO[:40]],
+    ids=["a-request", "one-octet", "another-record", "a-part-of-a-hello"],
 )
 async def test_what_is_no_hello_is_carried_as_ever(said: bytes) -> None:
     async with two(echo, Open()) as it:
