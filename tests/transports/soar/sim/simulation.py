@@ -34,6 +34,7 @@ __all__ = ("Simulation", "run_story")
 
 ZONES = (Zone.parse("t.example.com"), Zone.parse("u.example.org"))
 GRANTS = 4
+BUSY_S = 30.0  # for which a session may be busy when its streams are done
 QUIET_AFTER_S = 10.0  # after which nothing more may be asked
 QUIET_S = 60.0
 SHORT_TIMEOUT_S = 5.0  # servers less patient than this are asked more often about an idle stream
@@ -268,12 +269,17 @@ class Simulation:
         On a link that loses nearly all, the server may not hear what it may forget: `forgets` is then false.
         """
         story = self.story
+        # The program has what it wanted; what the server has still to hear may go on over a link that loses it.
+        self.world.run(self.world.time + BUSY_S, stop=self._is_idle)
         self.rest(QUIET_AFTER_S)
         before = [host.asked for host in self.clients]
         self.rest(QUIET_S)
         for host, asked in zip(self.clients, before, strict=True):
             invariants.check_quiet(host, asked, most=self._most_questions() if story.warm else 0)
         invariants.check_memory(self.server, self.clients, is_idle=forgets)
+
+    def _is_idle(self) -> bool:
+        return not any(own.is_busy for host in self.clients for own in host.core._pool.sessions)
 
     def _most_questions(self) -> int:
         """Return how many questions a warm session may cost while it is watched, some losses included."""
