@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ("Intake", "carry_octets", "read_frames")
 
-_RESTARTED: Final = EndReason(
-    failure=Failure.LOST, words="the server was started anew while the session was made"
+_UNKNOWN: Final = EndReason(
+    failure=Failure.LOST,
+    words="the server cannot tell whether the opening was executed before: it was started anew, or a RETRY was forged",
 )
 _RESPOND_AGAIN_S: Final = 1.0
 _MOST_TOKENS: Final = 64
@@ -90,14 +91,14 @@ class Intake:
     def take_back(self, since: float) -> None:
         """Give up each stream of which anything was sent before `since`, unless it may be sent twice (SPEC 16.4).
 
-        An earlier process of the server may have executed that; the one that welcomes has not.
+        An earlier process of the server, or this one for an earlier first message, may have executed that.
         """
         for number, sent in self._packets.first_sent.items():
             if sent >= since:
                 continue
             stream = self.streams.get(number)
             if stream is not None:
-                stream.dial.executed_elsewhere(_RESTARTED)
+                stream.dial.executed_elsewhere(_UNKNOWN)
             else:  # its program has let go of it, and left octets behind
                 self._table.reset(number, ResetCode.CANCELLED)
 
