@@ -1,54 +1,62 @@
-"""What `racer.dial` costs over a plain connect: `python -m benchmarks.overhead [--quick] [--json FILE]`.
+"""What `racer.dial` costs over a plain connect: `python -m benchmarks.overhead [--quick] [--output DIR]`.
 
-Three questions, each answered by a comparison within one run:
+Each question is answered by a comparison within one run:
 
 * A dial with one direct entrant against `anyio.connect_tcp`, in pairs whose order alternates, over loopback.
 * A dial over a transport in memory: racer's own work, and by leaving telemetry out, telemetry's share of it.
+* The same as entrants grow from 1 to 32.
+* A thousand dials at the same moment, beside a thousand plain connects.
+* Memory of a dial under way, of a connection, and of an idle session of Soar's server.
+* A request over the race beside one of plain httpx, on a kept connection and on a new one.
 * Importing `racer` beside importing `anyio`, each in a fresh interpreter.
+
+A folder gets the figures (JSON), pictures (PNG), and a page with both. `--compare A.json B.json` says what moved.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import json
-import platform
-import statistics
-import subprocess
+import contextlib
+import io
+import os
 import sys
-import time
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import anyio
-from anyio.lowlevel import checkpoint
-
-import racer
-from benchmarks._loops import LOOPS, chosen_loops, count, is_installed, run_on
-from benchmarks._memory import Memory
-from benchmarks._null import silence
+from benchmarks import _overhead_pages as pages
+from benchmarks._loops import LOOPS, chosen_loops, count, is_installed
+from benchmarks._machine import Machine
+from benchmarks._origin import site
+from benchmarks._overhead_dials import (
+    GROWTH,
+    TARGETS,
+    TELEMETRY,
+    measure_crowd,
+    measure_dial,
+    measure_imports,
+    measure_own,
+)
+from benchmarks._overhead_memory import measure_memory
 from benchmarks._peer import peer
-from benchmarks._sdk import SDK
-from transports.direct import Direct
+from benchmarks._pictures import has_matplotlib
+from benchmarks._results import Comparison, Figure, Results, Unusable
+from benchmarks.http import measure_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from anyio.abc import ByteStream
+    from benchmarks._overhead_dials import CrowdCost, DialCost, ImportCost, OwnCost
+    from benchmarks._overhead_memory import MemoryCost
+    from benchmarks.http import RequestCost
 
-__all__ = ("DialCost", "ImportCost", "OwnCost", "Spread", "main")
+__all__ = ("Effort", "main")
 
-TELEMETRY: Final = ("no SDK", "traces", "+ metrics")
-"""What OpenTelemetry is: its API alone; the SDK with batch export of spans; and with metrics too."""
+ENTRANTS: Final = (1, 5)
+"""Of the races of which telemetry's share is told."""
 
-_TARGETS: Final = (("literal", "127.0.0.1"), ("name", "localhost"))
-_ENTRANTS: Final = (1, 5)
-_MODULES: Final = ("anyio", "racer")
-_TIMED_IMPORT: Final = (
-    "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
-)
+OUT: Final = Path(__file__).parent / "out" / "overhead"
+_SPARE: Final = 200  # files that a process has open besides its connections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,320 +67,297 @@ class Effort:
         pairs: dials and plain connects for each row, after a warm-up of a quarter more.
         blocks: blocks of dials over memory for each row, once with and once without telemetry.
         dials: dials in a block.
+        crowd: dials at the same moment.
+        rounds: of crowds.
+        held: dials under way, and connections, of which the memory is told.
+        sessions: idle sessions of Soar's server.
+        kept: pairs of requests on kept connections.
+        new: pairs of requests with a new connection each.
         imports: fresh interpreters for each module.
     """
 
     pairs: int = 800
     blocks: int = 30
     dials: int = 100
+    crowd: int = 1000
+    rounds: int = 7
+    held: int = 300
+    sessions: int = 3000
+    kept: int = 800
+    new: int = 150
     imports: int = 10
 
 
-QUICK: Final = Effort(pairs=150, blocks=8, dials=40, imports=5)
+QUICK: Final = Effort(
+    pairs=100, blocks=5, dials=20, rounds=2, held=100, sessions=500, kept=100, new=20, imports=3
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Seconds that one thing took, many times."""
+class Found:
+    """Everything that one run measured."""
 
-    median: float
-    p95: float
+    dials: list[DialCost]
+    own: list[OwnCost]
+    growth: list[OwnCost]
+    crowds: list[CrowdCost]
+    memory: list[MemoryCost]
+    requests: list[RequestCost]
+    imports: list[ImportCost]
 
-    @classmethod
-    def of(cls, seconds: Sequence[float]) -> Self:
-        """Return median and 95th percentile."""
-        ordered = sorted(seconds)
-        return cls(median=statistics.median(ordered), p95=ordered[int(0.95 * (len(ordered) - 1))])
+    def figures(self) -> Iterator[Figure]:
+        """Yield what can be compared with another run."""
+        for cost in self.dials:
+            name = f"dial/{cost.loop}/{cost.target}/{cost.telemetry}"
+            pairs = zip(cost.raced, cost.plain, strict=True)
+            yield Figure(name=name, unit="s", values=cost.raced)
+            ratios = tuple(one / other for one, other in pairs)
+            yield Figure(name=f"{name}: to connect_tcp", unit="ratio", values=ratios)
+        for own in (*self.own, *self.growth):
+            name = f"own/{own.loop}/{own.entrants}/{own.telemetry}"
+            yield Figure(name=name, unit="s", values=own.told)
+        for crowd in self.crowds:
+            name = f"crowd/{crowd.loop}/{crowd.dials}"
+            yield Figure(name=name, unit="s", values=crowd.raced)
+            ratios = tuple(a / b for a, b in zip(crowd.raced, crowd.plain, strict=True))
+            yield Figure(name=f"{name}: to connect_tcp", unit="ratio", values=ratios)
+        for memory in self.memory:
+            yield Figure(name=f"memory/{memory.what}", unit="B", values=(memory.octets,))
+        for request in self.requests:
+            name = f"http/{request.loop}/{request.protocol}/{request.connection}"
+            yield Figure(name=f"{name}: to httpx", unit="ratio", values=(request.ratio,))
+        for module in self.imports:
+            yield Figure(name=f"import/{module.module}", unit="s", values=module.seconds)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialCost:
-    """A dial with one direct entrant beside a plain connect.
-
-    Attributes:
-        loop: the event loop.
-        target: `literal`, or `name` for one that is looked up.
-        telemetry: what OpenTelemetry was set up to be.
-        pairs: how many of each were timed.
-        connect_tcp: `anyio.connect_tcp`, until there is a stream.
-        dial: `racer.dial`, likewise.
-        ratio: of the medians, dial to connect.
-        dropped: spans that began and were not exported; anything but 0 means that the row shows too little.
-    """
-
-    loop: str
-    target: str
-    telemetry: str
-    pairs: int
-    connect_tcp: Spread
-    dial: Spread
-    ratio: float
-    dropped: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnCost:
-    """A dial over transports in memory that answer at once, losers and their closing included.
-
-    Attributes:
-        loop: the event loop.
-        entrants: how many start together.
-        telemetry: what OpenTelemetry was set up to be.
-        dials: how many of each were timed.
-        dial: seconds a dial.
-        share: seconds of it that are gone when the telemetry is left out.
-        dropped: as in `DialCost`.
-    """
-
-    loop: str
-    entrants: int
-    telemetry: str
-    dials: int
-    dial: float
-    share: float
-    dropped: int
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON: rows, with what is told of each."""
+        told: dict[str, Any] = {
+            kind: [asdict(row) for row in getattr(self, kind)]
+            for kind in ("memory", "requests", "imports")
+        }
+        told["dials"] = [
+            asdict(row) | {"ratio": row.ratio, "extra": row.extra} for row in self.dials
+        ]
+        for kind, rows in (("own", self.own), ("growth", self.growth)):
+            told[kind] = [asdict(row) | {"dial": row.dial, "share": row.share} for row in rows]
+        told["crowds"] = [asdict(row) | {"ratio": row.ratio} for row in self.crowds]
+        return told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportCost:
-    """Importing a module in a fresh interpreter."""
-
-    module: str
-    runs: int
-    seconds: Spread
-
-
-# --- measuring ------------------------------------------------------------------------------
-
-
-def measure_dial(loop: str, target: str, telemetry: str, *, port: int, pairs: int) -> DialCost:
-    """Return one row of the first table."""
-    sdk = _sdk(telemetry)
-    warm_up = pairs // 4
-    plain, raced = run_on(loop, _pairs, dict(_TARGETS)[target], port, pairs + warm_up, sdk)
-    exported = 0 if sdk is None else sdk.shutdown()
-    expected = 0 if sdk is None else 2 * (pairs + warm_up)
-    connect_tcp, dial = Spread.of(plain[warm_up:]), Spread.of(raced[warm_up:])
-    return DialCost(
-        loop=loop,
-        target=target,
-        telemetry=telemetry,
-        pairs=pairs,
-        connect_tcp=connect_tcp,
-        dial=dial,
-        ratio=dial.median / connect_tcp.median,
-        dropped=expected - exported,
-    )
-
-
-async def _pairs(
-    host: str, port: int, pairs: int, sdk: SDK | None
-) -> tuple[list[float], list[float]]:
-    async def connect() -> ByteStream:
-        return await anyio.connect_tcp(host, port)
-
-    async def dial() -> ByteStream:
-        return await racer.dial(host, port, tls=False)
-
-    async with _dialer(1, sdk, direct=True) as dialer:
-        racer.set_default_dialer(dialer)
-        plain: list[float] = []
-        raced: list[float] = []
-        first, second = (connect, plain), (dial, raced)
-        gc.collect()
-        for _ in range(pairs):
-            for make, times in (first, second):
-                times.append(await _timed(make))
-            first, second = second, first
-    return plain, raced
-
-
-async def _timed(make: Callable[[], Awaitable[ByteStream]]) -> float:
-    began = time.perf_counter()
-    stream = await make()
-    took = time.perf_counter() - began
-    await stream.aclose()
-    await _settle()
-    return took
-
-
-async def _settle() -> None:
-    """Let the loop finish what the last dial left to it, so that the next one does not pay."""
-    for _ in range(3):
-        await checkpoint()
-
-
-def measure_own(loop: str, entrants: int, telemetry: str, *, effort: Effort) -> OwnCost:
-    """Return one row of the second table."""
-    sdk = _sdk(telemetry)
-    blocks = effort.blocks + 1  # the first warms up
-    told, untold = run_on(loop, _blocks, entrants, blocks, effort.dials, sdk)
-    exported = 0 if sdk is None else sdk.shutdown()
-    expected = 0 if sdk is None else (1 + entrants) * blocks * effort.dials
-    shares = [one - other for one, other in zip(told[1:], untold[1:], strict=True)]
-    return OwnCost(
-        loop=loop,
-        entrants=entrants,
-        telemetry=telemetry,
-        dials=effort.blocks * effort.dials,
-        dial=statistics.median(told[1:]) / effort.dials,
-        share=statistics.median(shares) / effort.dials,
-        dropped=expected - exported,
-    )
-
-
-async def _blocks(
-    entrants: int, blocks: int, dials: int, sdk: SDK | None
-) -> tuple[list[float], list[float]]:
-    async with _dialer(entrants, sdk) as told, silence(_dialer(entrants, sdk)) as untold:
-        times: dict[racer.Dialer, list[float]] = {told: [], untold: []}
-        order = [told, untold]
-        for _ in range(blocks):
-            for dialer in order:
-                gc.collect()
-                began = time.perf_counter()
-                for _ in range(dials):
-                    await (await dialer.dial("127.0.0.1", 9, tls=False)).aclose()
-                    await _settle()
-                times[dialer].append(time.perf_counter() - began)
-            order.reverse()
-    return times[told], times[untold]
-
-
-def _sdk(telemetry: str) -> SDK | None:
-    return None if telemetry == "no SDK" else SDK(metrics=telemetry == "+ metrics")
-
-
-def _dialer(entrants: int, sdk: SDK | None, *, direct: bool = False) -> racer.Dialer:
-    guests = [Direct()] if direct else [Memory(f"memory-{n}") for n in range(entrants)]
-    return racer.Dialer(
-        guests,
-        tracer_provider=None if sdk is None else sdk.tracer_provider,
-        meter_provider=None if sdk is None else sdk.meter_provider,
-    )
-
-
-def measure_imports(runs: int) -> list[ImportCost]:
-    """Return the third table; modules take turns."""
-    times: dict[str, list[float]] = {module: [] for module in _MODULES}
-    for run in range(runs + 1):
-        for module, seconds in times.items():
-            took = subprocess.run(  # noqa: S603 - our own interpreter
-                [sys.executable, "-c", _TIMED_IMPORT.format(module)],
-                capture_output=True,
-                check=True,
-                text=True,
-            ).stdout
-            if run:  # the first reads the files from the disk
-                seconds.append(float(took))
-    return [
-        ImportCost(module=module, runs=runs, seconds=Spread.of(seconds))
-        for module, seconds in times.items()
-    ]
-
-
-# --- telling --------------------------------------------------------------------------------
-
-
-def _print_dials(costs: Iterable[DialCost]) -> None:
-    print("\nOne direct entrant against anyio.connect_tcp, loopback, microseconds\n")
-    print(f"{'':28}{'connect_tcp':>15}{'racer.dial':>17}{'ratio of':>12}")
-    print(
-        f"{'loop':9}{'target':9}{'telemetry':10}{'p50':>8}{'p95':>7}{'p50':>9}{'p95':>8}{'p50':>12}"
-    )
-    for cost in costs:
-        plain, dial = cost.connect_tcp, cost.dial
-        print(
-            f"{cost.loop:9}{cost.target:9}{cost.telemetry:10}{_us(plain.median):>8}{_us(plain.p95):>7}"
-            f"{_us(dial.median):>9}{_us(dial.p95):>8}{cost.ratio:>12.2f}{_warning(cost.dropped)}"
-        )
-
-
-def _print_own(costs: Iterable[OwnCost]) -> None:
-    print("\nracer's own work: transports in memory that answer at once, microseconds\n")
-    print(f"{'loop':9}{'entrants':>8} {'telemetry':10}{'a dial':>8}{'of it telemetry':>17}")
-    for cost in costs:
-        print(
-            f"{cost.loop:9}{cost.entrants:>8} {cost.telemetry:10}{_us(cost.dial):>8}"
-            f"{_us(cost.share):>17}{_warning(cost.dropped)}"
-        )
-
-
-def _print_imports(costs: Iterable[ImportCost]) -> None:
-    print("\nImport in a fresh interpreter, milliseconds\n")
-    print(f"{'module':9}{'p50':>8}{'p95':>8}")
-    for cost in costs:
-        took = cost.seconds
-        print(f"{cost.module:9}{took.median * 1e3:>8.1f}{took.p95 * 1e3:>8.1f}")
-
-
-def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:.0f}"
-
-
-def _warning(dropped: int) -> str:
-    return f" ({dropped} spans lost)" if dropped else ""
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="end within half a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    parser.add_argument(
-        "--loops", type=chosen_loops, default=LOOPS, help=f"some of {','.join(LOOPS)}"
-    )
-    parser.add_argument("--pairs", type=count, metavar="N", help="pairs of dials for each row")
-    parser.add_argument("--blocks", type=count, metavar="N", help="blocks of dials over memory")
-    parser.add_argument("--imports", type=count, metavar="N", help="interpreters for each module")
-    return parser
-
-
-def _effort(options: argparse.Namespace) -> Effort:
-    usual = QUICK if options.quick else Effort()
-    return Effort(
-        pairs=options.pairs or usual.pairs,
-        blocks=options.blocks or usual.blocks,
-        dials=usual.dials,
-        imports=options.imports or usual.imports,
-    )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, and write JSON where asked to."""
-    options = _parser().parse_args(argv)
-    effort = _effort(options)
-    loops = [loop for loop in options.loops if is_installed(loop)]
-    for loop in sorted(set(options.loops) - set(loops)):
-        print(f"{loop} is not installed; its rows are missing", file=sys.stderr)
+def measure(loops: Sequence[str], effort: Effort) -> Found:
+    """Measure, and print each table as it is there."""
     with peer() as far:
         dials = [
             measure_dial(loop, target, telemetry, port=far.silent, pairs=effort.pairs)
             for loop in loops
-            for target, _ in _TARGETS
+            for target in TARGETS
             for telemetry in TELEMETRY
         ]
-    _print_dials(dials)
+        pages.print_dials(dials)
+    block: dict[str, int] = {"blocks": effort.blocks, "dials": effort.dials}
     own = [
-        measure_own(loop, entrants, telemetry, effort=effort)
+        measure_own(loop, entrants, telemetry, **block)
         for loop in loops
-        for entrants in _ENTRANTS
+        for entrants in ENTRANTS
         for telemetry in TELEMETRY
     ]
-    _print_own(own)
+    pages.print_own(own)
+    growth = [measure_own(loop, n, TELEMETRY[0], **block) for loop in loops for n in GROWTH]
+    pages.print_growth(growth)
+    crowd = _possible(effort.crowd)
+    with peer() as far:  # a new one, without what the first has open yet
+        crowds = [
+            measure_crowd(loop, port=far.silent, dials=crowd, rounds=effort.rounds)
+            for loop in loops
+        ]
+    pages.print_crowds(crowds)
+    if crowd < effort.crowd:
+        print(f"\nThis system lets a process open no more than {crowd} at once (ulimit -n).")
+    memory = measure_memory(dials=effort.held, sessions=effort.sessions)
+    pages.print_memory(memory)
+    with site() as https:
+        requests = [
+            measure_cost(
+                loops[0], "httpx", protocol=protocol, connection=kind, far=https, pairs=pairs
+            )
+            for protocol in ("HTTP/1.1", "HTTP/2")
+            for kind, pairs in (("kept", effort.kept), ("new", effort.new))
+        ]
+    pages.print_requests(requests)
     imports = measure_imports(effort.imports)
-    _print_imports(imports)
-    if options.json is not None:
-        told = {
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            "versions": {name: version(name) for name in ("anyio", "opentelemetry-sdk")},
-            "effort": asdict(effort),
-            "dials": [asdict(cost) for cost in dials],
-            "own": [asdict(cost) for cost in own],
-            "imports": [asdict(cost) for cost in imports],
-        }
-        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    pages.print_imports(imports)
+    return Found(
+        dials=dials,
+        own=own,
+        growth=growth,
+        crowds=crowds,
+        memory=memory,
+        requests=requests,
+        imports=imports,
+    )
+
+
+def _possible(crowd: int) -> int:
+    """Return how many connections this process may open at once, at most so many."""
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return crowd
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = crowd + _SPARE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        return max(1, min(crowd, most - _SPARE))
+    return crowd
+
+
+# --- the command line -----------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"overhead: {message} (see --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m benchmarks.overhead",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="end within a minute")
+    add("--loops", type=chosen_loops, default=LOOPS, help=f"some of {','.join(LOOPS)}")
+    add("--pairs", type=count, metavar="N", help="pairs of dials for each row")
+    add("--blocks", type=count, metavar="N", help="blocks of dials over memory")
+    add("--imports", type=count, metavar="N", help="interpreters for each module")
+    add(
+        "--output",
+        type=Path,
+        default=OUT,
+        metavar="DIR",
+        help="where files go (benchmarks/out/overhead)",
+    )
+    add(
+        "--no-pictures",
+        dest="pictures",
+        action="store_false",
+        help="draw none: matplotlib is not needed",
+    )
+    add(
+        "--compare",
+        nargs=2,
+        type=Path,
+        metavar=("A.json", "B.json"),
+        help="measure nothing; say what moved from A to B beyond the noise",
+    )
+    return parser
+
+
+def _effort(options: argparse.Namespace) -> Effort:
+    usual = asdict(QUICK if options.quick else Effort())
+    wished = {name: getattr(options, name) for name in ("pairs", "blocks", "imports")}
+    return Effort(**usual | {name: number for name, number in wished.items() if number})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print, write and draw; or compare.
+
+    Returns:
+        0, or 2 for what cannot be, said in one sentence; 130 when interrupted.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        if options.compare is not None:
+            before, after = (Results.read(path, benchmark="overhead") for path in options.compare)
+            print(*Comparison.of(before, after).lines(), sep="\n")
+        else:
+            _run(options)
+    except Unusable as exc:
+        print(f"overhead: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Who read our output has gone. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    _check(options)
+    effort = _effort(options)
+    loops = [loop for loop in options.loops if is_installed(loop)]
+    for loop in sorted(set(options.loops) - set(loops)):
+        print(f"{loop} is not installed; its rows are missing", file=sys.stderr)
+    if not loops:
+        msg = f"none of these loops is installed; take --loops {LOOPS[0]}"
+        raise Unusable(msg)
+    machine = Machine.here(
+        ("anyio", "opentelemetry-api", "opentelemetry-sdk", "httpx", "h11", "h2", *loops[1:])
+    )
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
+        found = measure(loops, effort)
+    out: Path = options.output
+    results = Results(
+        benchmark="overhead",
+        machine=machine,
+        setting={"effort": asdict(effort), "loops": loops},
+        figures=list(found.figures()),
+        details=found.to_dict(),
+    )
+    results.write(out / "overhead.json")
+    drawn = pages.draw(found.dials, found.growth, found.requests, out) if options.pictures else {}
+    pages.write_page(out / "overhead.html", printed.getvalue(), machine=machine, drawn=drawn)
+    here = Path.cwd()
+    shown = out.relative_to(here) if out.is_relative_to(here) else out
+    print(f"\nwritten to {shown}: overhead.json, {''.join(f'{name}, ' for name in drawn)}", end="")
+    print("overhead.html")
+
+
+class _Both(io.TextIOBase):
+    """Writes to both, so that the page has what was printed."""
+
+    def __init__(self, *outs: Any) -> None:  # noqa: ANN401 - files of text
+        self._outs = outs
+
+    def write(self, text: str) -> int:
+        for out in self._outs:
+            out.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        for out in self._outs:
+            out.flush()
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Find out that nothing can be drawn or written before a minute is spent.
+
+    Raises:
+        Unusable: says what, and what to do.
+    """
+    if options.pictures and not has_matplotlib():
+        msg = "pictures need matplotlib, which comes with the development dependencies: uv sync, or --no-pictures"
+        raise Unusable(msg)
+    out: Path = options.output
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as exc:
+        msg = (
+            f"nothing can be written to {out} ({exc.strerror}); choose another folder with --output"
+        )
+        raise Unusable(msg) from exc
 
 
 if __name__ == "__main__":
