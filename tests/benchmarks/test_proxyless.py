@@ -7,6 +7,8 @@ import io
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks import proxyless
 from benchmarks._wire import CENSORS, NETWORKS
 from tests.racer.lab.packets.worlds import needs_packets
@@ -14,13 +16,11 @@ from tests.racer.lab.packets.worlds import needs_packets
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 
 @needs_packets
 def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxyless, "STRATEGIES", ("", "split:1"))
-    monkeypatch.setattr(proxyless, "CENSORS", (CENSORS[0], CENSORS[1], CENSORS[6]))
+    monkeypatch.setattr(proxyless, "CENSORS", (CENSORS[0], CENSORS[1], CENSORS[-1]))
     monkeypatch.setattr(proxyless, "NETWORKS", (NETWORKS[0], NETWORKS[-2]))
     monkeypatch.setattr(proxyless, "QUICK_RUNS", 1)
     monkeypatch.setattr(proxyless, "QUICK_CONNECTIONS", 2)
@@ -38,8 +38,8 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("free", "split:1"): True,
         ("segment", ""): False,
         ("segment", "split:1"): True,
-        ("in-order-door", ""): False,
-        ("in-order-door", "split:1"): False,
+        ("full", ""): False,
+        ("full", "split:1"): False,
     }
     plain, split = data["costs"]
     assert len(plain["flight"]["segments"]) == 1
@@ -48,6 +48,17 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (free["network"], free["resolver"]) == ("free", "system")
     assert (full["network"], full["strategy"], full["later"]) == ("full", None, None)
     assert wire.read_bytes()[:4].hex() == "a1b2c3d4"
+
+
+@needs_packets
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_all_of_a_quick_run(tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert proxyless.main(["--quick", "--json", str(told)]) == 0
+    data = json.loads(told.read_text())
+    assert {each["censor"] for each in data["matrix"]} == {censor.name for censor in CENSORS}
 
 
 def test_without_root_it_says_so(
