@@ -1,5 +1,6 @@
 # Nothing has to be set up by hand: every target below first makes `.venv` and
-# installs exactly what uv.lock names. ARGS goes through to the program that runs.
+# installs exactly what uv.lock names. ARGS goes through to the program that runs
+# (`make bench` runs several, and takes none).
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -40,8 +41,15 @@ lint: $(STAMP) ## check format, style, types and who imports whom
 soak: $(STAMP) ## run the long tests for leaks and rare interleavings
 	@$(BIN)/pytest -m soak $(ARGS)
 
-bench: $(STAMP) ## measure what a race costs over a plain connect
-	@$(BIN)/python -m benchmarks.overhead --quick $(ARGS)
+bench: $(STAMP) ## measure races, Soar, and what racer costs: figures and pictures
+	@mkdir -p benchmarks/out; failed=; \
+	for run in race soar overhead "http --json benchmarks/out/http.json"; do \
+		echo; echo "== python -m benchmarks.$${run%% *} --quick"; echo; \
+		$(BIN)/python -m benchmarks.$${run%% *} --quick $$(echo "$$run" | cut -s -d' ' -f2-) \
+			|| failed="$$failed $${run%% *}"; \
+	done; \
+	echo; echo "Figures and pictures lie in benchmarks/out; docs/benchmarks.md tells how to read them."; \
+	if [ -n "$$failed" ]; then echo "make: not measured, for the reasons above:$$failed" >&2; exit 1; fi
 
 clean: ## remove .venv, caches and build output
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
