@@ -209,10 +209,10 @@ def _draw_requests(costs: Sequence[RequestCost], path: Path) -> None:
         panels[0],
         groups=[f"{protocol}, {connection}\n{loop}" for loop, protocol, connection in spots],
         series={
-            "plain httpx": [_point(by[spot].plain) for spot in spots],
-            "httpx over racer": [_point(by[spot].raced) for spot in spots],
+            "plain httpx": [_most(by[spot].plain_times) for spot in spots],
+            "httpx over racer": [_most(by[spot].raced_times) for spot in spots],
         },
-        label="microseconds a request (medians); kept: on a connection that is there; new: with one of its own",
+        label="microseconds a request: median, and from the least to the 95th percentile",
         log=True,
     )
     pictures.key(figure, panels[0])
@@ -223,10 +223,6 @@ def _most(seconds: Sequence[float]) -> Range:
     """Return microseconds: the median, from the least to the 95th percentile."""
     spread = Spread.of(seconds)
     return Range(middle=spread.median * 1e6, low=spread.least * 1e6, high=spread.p95 * 1e6)
-
-
-def _point(seconds: float) -> Range:
-    return Range(middle=seconds * 1e6, low=seconds * 1e6, high=seconds * 1e6)
 
 
 # --- the page -------------------------------------------------------------------------------

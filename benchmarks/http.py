@@ -84,6 +84,8 @@ class RequestCost:
         plain: median seconds of the plain client.
         raced: median seconds over the race.
         ratio: raced to plain.
+        plain_times: seconds of each request of the plain client.
+        raced_times: likewise over the race, each made beside the one at the same place.
     """
 
     loop: str
@@ -94,6 +96,8 @@ class RequestCost:
     plain: float
     raced: float
     ratio: float
+    plain_times: tuple[float, ...]
+    raced_times: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +204,8 @@ def measure_cost(
         plain=one,
         raced=other,
         ratio=other / one,
+        plain_times=tuple(plain),
+        raced_times=tuple(raced),
     )
 
 

@@ -125,7 +125,10 @@ class Found:
             yield Figure(name=f"memory/{memory.what}", unit="B", values=(memory.octets,))
         for request in self.requests:
             name = f"http/{request.loop}/{request.protocol}/{request.connection}"
-            yield Figure(name=f"{name}: to httpx", unit="ratio", values=(request.ratio,))
+            yield Figure(name=name, unit="s", values=request.raced_times)
+            both = zip(request.raced_times, request.plain_times, strict=True)
+            ratios = tuple(one / other for one, other in both)
+            yield Figure(name=f"{name}: to httpx", unit="ratio", values=ratios)
         for module in self.imports:
             yield Figure(name=f"import/{module.module}", unit="s", values=module.seconds)
 
