@@ -37,8 +37,9 @@ GRANTS = 4
 BUSY_S = 30.0  # for which a session may be busy when its streams are done
 QUIET_AFTER_S = 10.0  # after which nothing more may be asked
 QUIET_S = 60.0
+A_HANDSHAKE = 36  # questions of one whose answers are forged, over two paths: some waves are brought forward
 SHORT_TIMEOUT_S = 5.0  # servers less patient than this are asked more often about an idle stream
-WARM_QUESTIONS = 12  # that a warm session may cost in that time beside its pings: some are lost, or it is
+WARM_QUESTIONS = 12  # that a warm session may cost in that time beside its pings, of which some are lost
 IDLE_S = 30.0  # for which an idle stream is watched
 STORM_LOSS = 0.5
 
@@ -286,7 +287,8 @@ class Simulation:
         story = self.story
         most = (story.idle_timeout - min(10.0, story.idle_timeout / 4)) / 1.1
         idle = 0.9 * min(story.session_idle, most)  # the least that a session may draw (SPEC 14.3)
-        return WARM_QUESTIONS + int(QUIET_S / (0.6 * idle))
+        may_end = story.expires or story.has("shutdown", "end", "crash", "revoke")
+        return WARM_QUESTIONS + A_HANDSHAKE * bool(may_end) + int(QUIET_S / (0.6 * idle))
 
     def check_idle_stream(self) -> None:
         """A stream over which nothing goes asks seldom."""
