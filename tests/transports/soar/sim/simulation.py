@@ -37,9 +37,9 @@ GRANTS = 4
 BUSY_S = 30.0  # for which a session may be busy when its streams are done
 QUIET_AFTER_S = 10.0  # after which nothing more may be asked
 QUIET_S = 60.0
-A_HANDSHAKE = 36  # questions of one whose answers are forged, over two paths: some waves are brought forward
+A_HANDSHAKE = 36  # questions of one whose answers are forged, some waves brought forward
 SHORT_TIMEOUT_S = 5.0  # servers less patient than this are asked more often about an idle stream
-WARM_QUESTIONS = 12  # that a warm session may cost in that time beside its pings, of which some are lost
+WARM_QUESTIONS = 12  # that a warm session may cost in that time beside its pings
 IDLE_S = 30.0  # for which an idle stream is watched
 STORM_LOSS = 0.5
 
