@@ -27,6 +27,7 @@ class Weather:
         corrupt: share that arrives with one octet changed.
         rate: octets a second; `None` is any number.
         queue: seconds of backlog before a rated link drops.
+        longest: octets of the longest datagram that passes; `None` for no limit.
         down: nothing passes.
     """
 
@@ -37,6 +38,7 @@ class Weather:
     corrupt: float = 0.0
     rate: float | None = None
     queue: float = 0.2
+    longest: int | None = None
     down: bool = False
 
 
@@ -59,7 +61,8 @@ class Link(Generic[T]):
         weather, dice = self.weather, self._dice
         self.sent += 1
         self.octets += len(datagram)
-        if weather.down or dice.random() < weather.loss:
+        is_long = weather.longest is not None and len(datagram) > weather.longest
+        if weather.down or is_long or dice.random() < weather.loss:
             self.lost += 1
             return
         start = self._world.time

@@ -364,7 +364,9 @@ class Client:
                 self._give_up(other, now)
 
     def _compare(self, path: Path, now: Instant) -> None:
-        """Ask elsewhere what waits on a path that is silent while others answer."""
+        """Ask elsewhere what waits on a path that is silent while others answer, or is no match for them."""
+        zone = path.zone
+        path.compare(other for other in self._paths.values() if other.zone is zone)
         others_answer = self._others_answer(path, now.awake)
         if path.is_doubted and not others_answer and self._others_are_silent(path):
             path.is_doubted = False  # where nobody answers, none is worse than the others

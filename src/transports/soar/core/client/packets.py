@@ -186,7 +186,11 @@ class Packets:
                 now.awake,
                 outstanding=self.outstanding,
                 parked=self.parked,
-                window=sum(int(path.window.size) for path in self._usable() if not path.is_doubted),
+                window=sum(
+                    int(path.window.size)
+                    for path in self._usable()
+                    if not (path.is_doubted or path.is_spare)
+                ),
             )
             if reports := len(self.numbers.to_report):
                 # The server sends anew what it is told was lost, and not before.

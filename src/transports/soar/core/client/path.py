@@ -16,6 +16,8 @@ from transports.soar.core.dns.messages import Rcode
 from transports.soar.core.dns.questions import build_question
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from transports.soar.core.client.dice import Dice
     from transports.soar.core.dns.answers import Answer
     from transports.soar.core.dns.zone import Zone
@@ -33,6 +35,10 @@ _CHEAP: Final = 1.2  # round trips of short names that a long one may take
 _MOST_PENDING: Final = 32_768  # half of the ids
 _SMALLEST_LIMIT: Final = 512  # octets of an answer in size class 0
 _new: Final = tuple.__new__  # what a named tuple's class does, without its own function in between
+# Beside a path that bears so many times as many questions, and answers in so small a part of the time, one is left out:
+# what it carries would be waited for longer than it is worth.
+_SPARE_RATE: Final = 16.0
+_SPARE_TIME: Final = 1 / 3
 _POLLS_ABOVE: Final = 2  # polls that the floor asks for go out beside a full window
 
 
@@ -64,6 +70,7 @@ class Path:
         is_known: whether one ever came.
         is_doubted: whether others answer and this one does not: until it does, it gets a poll now and then, and nothing
             that would have to be sent again.
+        is_spare: whether another is so much better that this one gets a question now and then, which shows if that changes.
     """
 
     __slots__ = (
@@ -77,6 +84,7 @@ class Path:
         "index",
         "is_doubted",
         "is_known",
+        "is_spare",
         "recovery",
         "silence",
         "sizes",
@@ -96,6 +104,7 @@ class Path:
         self.answered_at = float("-inf")
         self.is_known = False
         self.is_doubted = False
+        self.is_spare = False
         self._out = out
         self._lanes = tuple(RoundTrips() for _ in range(2 * len(Form)))
         self._tries = float(_MOST_TRIES)
@@ -129,6 +138,18 @@ class Path:
         """Whether it has been asked in vain for so long that it gets two questions a second at most (SPEC 12.5)."""
         return self.silence.is_slow(now, self.patience)
 
+    def compare(self, others: Iterable[Path]) -> None:
+        """Find out whether one of the `others`, of the same zone, makes this one a spare (SPEC 12.1)."""
+        srtt = self.polls.srtt
+        rate, time = _SPARE_RATE * self.window.size / srtt, _SPARE_TIME * srtt
+        self.is_spare = self.is_known and any(
+            other.is_known
+            and not (other.is_doubted or other.recovery.probes)
+            and other.polls.srtt < time
+            and other.window.size / other.polls.srtt > rate
+            for other in others
+        )
+
     def room(self, now: float, *, poll: bool = False) -> int:
         """Return how many questions may be sent now; a `poll` that must be out may pass a full window."""
         if self.silence.next_question(now, self.patience) > now:
@@ -137,6 +158,8 @@ class Path:
             return 0
         if self.is_doubted:
             return int(poll and self.window.in_flight == 0 and self.silence.is_rested(now))
+        if self.is_spare:
+            return int(self.window.in_flight == 0 and self.silence.is_rested(now))
         free = self.window.room(now, self.polls.srtt)
         if poll and free <= 0:
             above = self.window.in_flight - self.window.size
@@ -149,6 +172,8 @@ class Path:
             return None
         if (at := self.silence.next_question(now, self.patience)) > now:
             return at
+        if self.is_spare:
+            return None if self.window.in_flight else self.silence.rested_at
         if self.window.in_flight < int(self.window.size):
             return self.window.next_burst(now, self.polls.srtt)
         return None

@@ -84,7 +84,12 @@ class Silence:
 
     def is_rested(self, now: float) -> bool:
         """Whether it has not been asked for as long as lies between the questions to a slow path."""
-        return now - self._last >= SLOW_S
+        return now >= self.rested_at
+
+    @property
+    def rested_at(self) -> float:
+        """From when on it is."""
+        return self._last + SLOW_S
 
     def next_question(self, now: float, timeout: float) -> float:
         """Return when the next question may be sent; the past if at once."""
