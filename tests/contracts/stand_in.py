@@ -10,6 +10,7 @@ so serve either event loop, and blocks without one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.server
 import ipaddress
 import json
@@ -197,6 +198,9 @@ def internet(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
             host, port = address[:2]
             if host == ADDRESS or _documented(host):
                 return servers[socket.AddressFamily(sock.family)].address(port)
+            if _is_address(host) and not ipaddress.ip_address(host).is_loopback:
+                # The resolvers of a default route, which begins when a busy machine makes the first route slow.
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "this internet is small")
         return address
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)

@@ -92,6 +92,7 @@ class Network:
 
     def __init__(self) -> None:
         self.far: list[MemoryStream] = []
+        self.reached = anyio.Event()
 
     async def __call__(self, address: str, port: int) -> MemoryStream:
         await anyio.lowlevel.checkpoint()
@@ -99,6 +100,7 @@ class Network:
             raise ZeroDivisionError
         near, far = stream_pair()
         self.far.append(far)
+        self.reached.set()
         return near
 
 
@@ -335,6 +337,7 @@ async def test_a_bug_in_one_stream_is_logged_and_ends_that_stream(
         assert record.exc_info is not None
         assert record.exc_info[0] is ZeroDivisionError
         exchange(script, StreamData(0, len(opening(0).data), b"hello", False))
+        await network.reached.wait()
         assert await network.far[0].receive() == b"hello"
         await network.far[0].aclose()
 
