@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ("LANGUAGES", "Block", "blocks", "check_shell", "run_python")
+__all__ = ("LANGUAGES", "Block", "blocks", "check_shell", "missing_tests", "run_python")
 
 LANGUAGES = frozenset({"python", "sh", "text", "toml"})
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
 )
+_TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
 
@@ -102,6 +103,18 @@ def check_shell(block: Block, root: Path) -> list[str]:
             case _:
                 pass
     return missing
+
+
+def missing_tests(page: Path, root: Path) -> list[str]:
+    """Return which tests a page names, as `file.py::test`, that are in no such file below `root`/tests."""
+    return [
+        f"{file}::{name}"
+        for file, name in _TEST.findall(page.read_text(encoding="utf-8"))
+        if not any(
+            re.search(rf"^ *(async )?def {name}\(", found.read_text(encoding="utf-8"), re.MULTILINE)
+            for found in (root / "tests").rglob(file)
+        )
+    ]
 
 
 def _commands(text: str) -> Iterator[list[str]]:

@@ -63,6 +63,11 @@ def test_toml_blocks_parse(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_are_named_exist(page: Path) -> None:
+    assert pages.missing_tests(page, ROOT) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_says_what_it_is(page: Path) -> None:
     other = [str(b) for b in pages.blocks(page) if b.language not in pages.LANGUAGES]
     assert other == []
@@ -167,3 +172,10 @@ async def test_a_wrong_python_block_fails(
 def test_a_wrong_shell_block_is_told(line: str, missing: list[str], tmp_path: Path) -> None:
     (block,) = pages.blocks(page_of(tmp_path, f"```sh\n{line}\n```\n"))
     assert pages.check_shell(block, ROOT) == missing
+
+
+def test_a_test_that_does_not_exist_is_found(tmp_path: Path) -> None:
+    here = "contracts/test_docs.py::test_a_test_that_does_not_exist_is_found"
+    wrong = ["contracts/test_docs.py::test_what_nobody_wrote", "nowhere.py::test_every_block"]
+    page = page_of(tmp_path, "".join(f"`{name}`, " for name in (here, *wrong)))
+    assert pages.missing_tests(page, ROOT) == wrong
