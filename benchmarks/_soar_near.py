@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -26,6 +27,7 @@ __all__ = ("main",)
 
 _PAUSE: Final = 0.3  # seconds between two streams of a running tunnel
 _REPORT: Final = 30.0  # seconds for what comes late, and the report of an upload
+_CONNECT: Final = 2.0  # seconds that a connection has to stand
 _TRY: Final = 0.005  # seconds until a peer's port is tried again
 
 
@@ -108,10 +110,10 @@ async def _peer(job: dict[str, Any]) -> None:
                     words = (await log.read_text(errors="replace")).strip().splitlines()
                     msg = f"its client ended: {words[-1] if words else process.returncode}"
                     raise _Failed(msg)
-                try:
+                # Anew each time: before a tunnel's interface is there, packets go elsewhere, and from another address.
+                with anyio.move_on_after(_CONNECT), suppress(OSError):
                     return await anyio.connect_tcp(address[0], address[1])
-                except OSError:
-                    await anyio.sleep(_TRY)
+                await anyio.sleep(_TRY)
             raise TimeoutError
 
         def used() -> float:

@@ -52,8 +52,18 @@ server:
 stub-zone:
   name: "{zone}"
   stub-addr: {there.host}@{there.port}
+auth-zone:
+  name: "."
+  zonefile: "{folder}/root.zone"
+  for-downstream: no
 remote-control:
   control-enable: no
+"""
+# The root, where names lead that nobody has: it says so at once, as on the internet. iodine's server answers some questions
+# with such names; where they vanish, the resolver waits.
+_ROOT: Final = """\
+. 3600 IN SOA ns.invalid. nobody.invalid. 1 1800 900 604800 3600
+. 3600 IN NS ns.invalid.
 """
 # BIND's static-stub zones name no port: `port` is the one that it asks others at.
 _BIND: Final = """
@@ -172,6 +182,7 @@ def _written(name: str, here: Address, there: Address, zone: str, folder: Path) 
     """Write a resolver's settings, and return the command that runs it with them."""
     file, form = _FILES[name]
     path = folder / file
+    (folder / "root.zone").write_text(_ROOT, encoding="utf-8")
     path.write_text(form.format(here=here, there=there, zone=zone, folder=folder), encoding="utf-8")
     options = {
         "unbound": ("-d", "-c", str(path)),
