@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("Picture", "draw", "write_page")
 
 _WIDTH: Final = 13.0  # inches
+_WIDE: Final = 5.0  # times the least that the most has to be for a logarithmic scale
 _TITLE: Final = "Soar: byte streams inside DNS, through real resolvers"
 _PARTS: Final = ("client", "server", "resolver")
 _COLUMNS: Final = (
@@ -110,7 +111,7 @@ def draw(rows: Sequence[Row], out: Path) -> list[Picture]:
         (
             "soar.png",
             "Time to the first octet, and goodput",
-            "Mark: the median. Line: from the least to the most. All scales are logarithmic.",
+            "Mark: the median. Line: from the least to the most. Scales are logarithmic where values lie far apart.",
             dots(
                 {
                     "cold": ("cold: ms to the first octet", 1e3),
@@ -150,9 +151,18 @@ def draw(rows: Sequence[Row], out: Path) -> list[Picture]:
 def _dots(
     panel: Axes, groups: Sequence[str], series: dict[str, Sequence[Range]], label: str
 ) -> None:
-    # Where nothing was measured there is nothing to take the logarithm of.
-    log = any(one.middle is not None for ranges in series.values() for one in ranges)
+    ends = [
+        end
+        for ranges in series.values()
+        for one in ranges
+        if one.middle is not None
+        for end in (one.low, one.high)
+    ]
+    # Of a narrow range a logarithmic scale would name next to nothing; where nothing was measured there is none.
+    log = bool(ends) and max(ends) > _WIDE * min(ends)
     pictures.dots(panel, groups=groups, series=series, label=label, log=log)
+    if ends and not log:
+        panel.set_xlim(left=0)
 
 
 def _range(row: Row | None, name: str, scale: float) -> Range:
