@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -91,6 +92,7 @@ class Engine:
         for way in self.ways:
             self.core.add_path(way.zone, datagram=way.datagram)
         self._failures: dict[int, str] = {}
+        self._failure_counts: Counter[int] = Counter()  # how often each way has, ever
         self._dials: dict[Dial, PendingDial] = {}
         self._streams: dict[ClientStream, SoarStream] = {}
         self._moved: list[PendingDial] = []
@@ -152,7 +154,9 @@ class Engine:
             self._now = self._clocks.now()
         if self._is_closing:
             return TransportStatus(health="closed")
-        return describe(self.core.status(self._now), self.ways, self._failures)
+        return describe(
+            self.core.status(self._now), self.ways, self._failures, self._failure_counts
+        )
 
     # --- dials ------------------------------------------------------------------------------
 
@@ -275,6 +279,7 @@ class Engine:
                 error = error.exceptions[0]
             words = f"{type(error).__name__}: {error}"
             self._failures[path] = words[:_MAX_WORDS].removesuffix(": ")
+            self._failure_counts[path] += 1
             self.core.carrier_failed(path, now)
             self._flush(now)
 

@@ -17,7 +17,10 @@ __all__ = ("describe",)
 
 
 def describe(
-    status: ClientStatus, ways: Sequence[Way], failures: Mapping[int, str]
+    status: ClientStatus,
+    ways: Sequence[Way],
+    failures: Mapping[int, str],
+    failed: Mapping[int, int],
 ) -> TransportStatus:
     """Return sessions, newest first, and what is known of each way.
 
@@ -25,12 +28,13 @@ def describe(
         status: the core's.
         ways: in the order of the core's paths.
         failures: the last failure of each way, in words, where nothing has been heard since.
+        failed: how often each way has failed, where it ever did.
     """
     details: dict[str, AttributeValue] = {}
     silent: list[str] = []
     for index, (way, path) in enumerate(zip(ways, status.paths, strict=True)):
         failure = failures.get(index, "") or way.carrier.trouble
-        details[way.label] = _path(path, failure)
+        details[way.label] = _path(path, failed.get(index, 0), failure)
         if failure or path.is_dead:
             silent.append(way.label)
     health = f"no answer from {', '.join(silent)}" if silent else "ok"
@@ -51,7 +55,9 @@ def describe(
     )
 
 
-def _path(path: PathStatus, failure: str) -> str:
+def _path(path: PathStatus, failed: int, failure: str) -> str:
     heard = "no answer yet" if path.round_trip is None else f"{path.round_trip * 1000:.0f} ms"
     said = f"{path.form}, {heard}, {path.in_flight} of {path.window} questions under way"
+    if failed:
+        said += ", failed once" if failed == 1 else f", failed {failed} times"
     return f"{said}, {failure}" if failure else said

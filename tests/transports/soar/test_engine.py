@@ -287,6 +287,7 @@ async def test_a_carrier_that_fails_is_heard_of_and_tries_again() -> None:
         ):
             assert failures == []
             assert soar.status().health == "ok"
+            assert str(soar.status().details[f"udp://{ADDRESS}"]).endswith(", failed 2 times")
 
 
 async def test_what_was_under_way_on_a_carrier_that_failed_is_asked_for_again_at_once() -> None:
