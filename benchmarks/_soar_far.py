@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import signal
 import socket
 import sys
 import threading
@@ -132,8 +134,15 @@ def _answers(host: str, port: int, question: bytes, seconds: float) -> bool:
     return False
 
 
+def _end_with_the_parent() -> None:
+    sys.stdin.buffer.read()  # ends when the parent is done, and when it dies
+    os._exit(0)
+
+
 def main() -> None:
     """Be the origin, or the server, until ended; or ask a resolver."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     what, *words = sys.argv[1:]
     if what == "origin":
         _run_origin(int(words[0]))

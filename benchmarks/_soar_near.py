@@ -150,6 +150,7 @@ async def _run(job: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure as the JSON of the first argument says."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a peer's client ends with us
     anyio.run(_run, json.loads(sys.argv[1]))
 

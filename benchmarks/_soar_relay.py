@@ -11,6 +11,7 @@ import contextlib
 import json
 import random
 import select
+import signal
 import socket
 import sys
 import threading
@@ -157,6 +158,7 @@ class Relay:
 
 def main() -> None:
     """Relay as the JSON of the first argument says, and print where it listens."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     told = json.loads(sys.argv[1])
     relay = Relay(
         tuple(told["listen"]),
