@@ -104,9 +104,7 @@ def draw(rows: Sequence[Row], out: Path) -> list[Picture]:
         pictures.key(figure, panels[0])
         return figure
 
-    questions = (
-        "Questions that the client asks for each kilobyte: half as many are half as conspicuous"
-    )
+    questions = "Questions that the client asks for each kilobyte (less is better)"
     made = [
         (
             "soar.png",
