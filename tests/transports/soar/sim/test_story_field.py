@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tests.transports.soar.sim.route import Route
 
+SOAK = pytest.mark.soak
 UNBOUND, PLAIN = Way(resolver=kinds.UNBOUND), Way(resolver=kinds.PLAIN)
 RATED = Weather(delay=0.010, rate=100_000)  # so that a download takes its time
 SHORT = Zone.parse("t.a.co")  # eight octets, with which the shortest names have 72
@@ -43,19 +44,23 @@ def filtered(route: Route, drops: Callable[[Any, bytes], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    "near", [Weather(delay=0.010, rate=20_000), Weather(delay=0.250)], ids=["narrow", "far"]
+    "near",
+    [
+        pytest.param(Weather(delay=0.010, rate=20_000), id="narrow"),
+        pytest.param(Weather(delay=0.250), id="far", marks=SOAK),
+    ],
 )
 def test_a_resolver_that_is_no_match_for_another_is_left_but_watched(near: Weather) -> None:
     simulation = Simulation(Story(ways=(replace(UNBOUND, near=near), PLAIN)))
     client = simulation.client
-    flow = simulation.finish(client.dial("get-900000-1.test", 900_000), 6.0)
+    flow = simulation.finish(client.dial("get-600000-1.test", 600_000), 6.0)
     assert flow.succeeded
     poor, good = simulation.routes
-    assert poor.up.sent < good.up.sent / 20
-    before = poor.up.sent
-    again = client.dial("get-900000-2.test", 900_000)
-    simulation.finish(again, 6.0)
-    assert before < poor.up.sent < before + good.up.sent / 20
+    assert poor.up.sent < good.up.sent / 10
+    before, began = poor.up.sent, simulation.world.time
+    assert simulation.finish(client.dial("get-900000-2.test", 900_000), 6.0).succeeded
+    took = simulation.world.time - began
+    assert 1 <= poor.up.sent - before <= 2 + 2 * took, "two a second, which show if it gets better"
     assert len(client.handshakes) == 1
     simulation.check(may=frozenset())
 
@@ -100,9 +105,9 @@ def test_a_connection_that_is_cut_after_each_200_kilobytes_goes_on_where_it_was(
 
     route.send = send  # type: ignore[method-assign,assignment]
     route.resolver._tell = answer
-    flow = simulation.finish(client.dial("get-1000000-1.test", 1_000_000), 10.0)
+    flow = simulation.finish(client.dial("get-600000-1.test", 600_000), 10.0)
     assert flow.succeeded
-    assert cuts >= 4
+    assert cuts >= 2
     assert len(client.handshakes) == 1
     check_pace(client, 2.0)
     simulation.check(may=frozenset())
@@ -113,7 +118,11 @@ def test_a_connection_that_is_cut_after_each_200_kilobytes_goes_on_where_it_was(
 
 @pytest.mark.parametrize(
     ("ways", "target"),
-    [(1, "get-700000-1.test"), (2, "get-700000-1.test"), (1, "put-170000-1.test")],
+    [
+        (1, "get-500000-1.test"),
+        (1, "put-170000-1.test"),
+        pytest.param(2, "get-800000-1.test", marks=SOAK),
+    ],
 )
 def test_a_port_that_is_blocked_after_four_seconds_is_left_within_four(
     ways: int, target: str
@@ -176,8 +185,8 @@ def test_a_poor_resolver_does_not_make_the_others_names_and_answers_short() -> N
     ways = (Way(resolver=old), Way(resolver=good))
     simulation = Simulation(Story(ways=ways))
     client = simulation.client
-    down = simulation.finish(client.dial("get-300000-1.test", 300_000), 30.0)
-    up = simulation.finish(client.dial("put-60000-2.test", 60_000), 30.0)
+    down = simulation.finish(client.dial("get-200000-1.test", 200_000), 30.0)
+    up = simulation.finish(client.dial("put-40000-2.test", 40_000), 30.0)
     assert down.succeeded
     assert up.succeeded
     poor, rich = client.core._paths[0].sizes, client.core._paths[1].sizes
@@ -257,7 +266,7 @@ def day(hours: int) -> tuple[list[int], list[int]]:
     return kept
 
 
-@pytest.mark.parametrize("hours", [2, pytest.param(24, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("hours", [2, pytest.param(24, marks=SOAK)])
 def test_no_table_of_either_side_grows_in_a_day(hours: int) -> None:
     client, server = day(hours)
     assert client[-1] <= client[0] + 100
@@ -270,7 +279,7 @@ def test_no_table_of_either_side_grows_in_a_day(hours: int) -> None:
 def test_many_streams_given_up_at_once_cost_a_few_round_trips_and_then_nothing() -> None:
     simulation = Simulation(Story(ways=(UNBOUND,)))
     client = simulation.client
-    flows = [client.dial(f"get-60000-{key}.test", 60_000) for key in range(1, 51)]
+    flows = [client.dial(f"get-40000-{key}.test", 40_000) for key in range(1, 31)]
     simulation.until(lambda: all(flow.received for flow in flows), 20.0)
     before = client.asked
     for flow in flows:
@@ -283,12 +292,30 @@ def test_many_streams_given_up_at_once_cost_a_few_round_trips_and_then_nothing()
     before = client.asked
     simulation.rest(60.0)
     assert client.asked - before <= 8, "no more than what a session that lingers may ask"
-    assert simulation.finish(client.dial("echo-51.test", 5)).succeeded
+    assert simulation.finish(client.dial("echo-31.test", 5)).succeeded
     assert len(client.handshakes) == 1
     simulation.check(may=frozenset())
 
 
-# --- 26: domains that are blocked
+# --- 26: losses, and domains that are blocked
+
+
+@pytest.mark.parametrize("quirks", [kinds.UNBOUND, pytest.param(kinds.KNOT, marks=SOAK)], ids=str)
+def test_where_each_tenth_message_is_lost_both_ways_go_on_at_a_good_part_of_the_speed(
+    quirks: kinds.Quirks,
+) -> None:
+    def seconds(loss: float, seed: int) -> float:  # another seed, or keys would be used twice
+        way = Way(resolver=quirks, near=replace(NEAR, loss=loss))
+        simulation = Simulation(Story(seed=seed, ways=(way,)))
+        client = simulation.client
+        for target, octets in (("get-100000-1.test", 100_000), ("put-15000-2.test", 15_000)):
+            assert simulation.finish(client.dial(target, octets), 30.0).succeeded
+        assert len(client.handshakes) == 1
+        check_pace(client, 2.0)
+        simulation.check(may=frozenset())
+        return simulation.world.time
+
+    assert seconds(0.1, 1) < 4 * seconds(0.0, 2)
 
 
 def blocked_zone(simulation: Simulation) -> None:
