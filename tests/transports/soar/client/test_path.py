@@ -204,3 +204,16 @@ def test_a_loss_is_told_once_for_each_moment() -> None:
     events = rig.events(QuestionsLost)
     assert events[0].path == 0
     assert events[0].lost >= len(sent) - 1
+
+
+def test_where_a_clock_sees_no_time_pass_no_path_makes_another_a_spare() -> None:
+    """Round trips of nothing: a clock with coarse steps, or a resolver of this machine in a simulation."""
+    (_, path), (_, other) = ready(), ready()
+    for each in (path, other):
+        each.polls.srtt = 0.0
+    path.compare([other])
+    assert not path.is_spare
+    path.polls.srtt = 1.0
+    path.window.size, other.window.size = 2.0, 20.0
+    path.compare([other])
+    assert path.is_spare

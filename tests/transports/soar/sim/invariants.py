@@ -51,7 +51,7 @@ LONGEST_WAIT_S = 0.65  # SPEC 13.5, and what a link may add to the count
 LONGEST_DIAL_S = (
     2 * (30.0 + 60.0) + 1.0
 )  # handshake and silence (SPEC 14.5), and the same for a repair
-FIRST_MOMENTS_S = 2.5  # two seconds, and a park
+FIRST_MOMENTS_S = 3.0  # two seconds, a park, and what a question is held back by
 MOST_IN_THE_FIRST = 12
 MOST_IN_A_SECOND = 2
 MOST_OF_A_SESSION = 4 << 20

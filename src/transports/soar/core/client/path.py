@@ -141,12 +141,13 @@ class Path:
     def compare(self, others: Iterable[Path]) -> None:
         """Find out whether one of the `others`, of the same zone, makes this one a spare (SPEC 12.1)."""
         srtt = self.polls.srtt
-        rate, time = _SPARE_RATE * self.window.size / srtt, _SPARE_TIME * srtt
+        many, time = _SPARE_RATE * self.window.size, _SPARE_TIME * srtt
+        # Rates without a division: where a clock has coarse steps, a round trip may have taken none of them.
         self.is_spare = self.is_known and any(
             other.is_known
             and not (other.is_doubted or other.recovery.probes)
             and other.polls.srtt < time
-            and other.window.size / other.polls.srtt > rate
+            and other.window.size * srtt > many * other.polls.srtt
             for other in others
         )
 
