@@ -217,3 +217,30 @@ def test_where_a_clock_sees_no_time_pass_no_path_makes_another_a_spare() -> None
     path.window.size, other.window.size = 2.0, 20.0
     path.compare([other])
     assert path.is_spare
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "is_spare"),
+    [
+        ((12, 0.3), (768, 0.05), True),
+        ((12, 0.3), (12, 0.05), False),
+        ((12, 0.1), (768, 0.05), False),
+        ((12, 0.3), (12, 0.0), True),
+        ((12, 0.0), (768, 0.0), False),
+    ],
+)
+def test_a_path_is_a_spare_beside_one_that_bears_much_more_and_answers_much_sooner(
+    here: tuple[int, float], there: tuple[int, float], is_spare: bool
+) -> None:
+    paths = []
+    for size, round_trip in (here, there):
+        _, path = ready()
+        path.window.size = float(size)
+        path.polls.srtt = round_trip
+        paths.append(path)
+    one, other = paths
+    one.compare([other])
+    assert one.is_spare is is_spare
+    other.recovery.probes = 1
+    one.compare([other])
+    assert not one.is_spare, "the better one may have fallen silent"
