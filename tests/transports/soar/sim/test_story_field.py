@@ -120,7 +120,7 @@ def test_a_connection_that_is_cut_after_each_200_kilobytes_goes_on_where_it_was(
     ("ways", "target"),
     [
         (1, "get-500000-1.test"),
-        (1, "put-170000-1.test"),
+        (1, "put-140000-1.test"),
         pytest.param(2, "get-800000-1.test", marks=SOAK),
     ],
 )
@@ -185,8 +185,8 @@ def test_a_poor_resolver_does_not_make_the_others_names_and_answers_short() -> N
     ways = (Way(resolver=old), Way(resolver=good))
     simulation = Simulation(Story(ways=ways))
     client = simulation.client
-    down = simulation.finish(client.dial("get-200000-1.test", 200_000), 30.0)
-    up = simulation.finish(client.dial("put-40000-2.test", 40_000), 30.0)
+    down = simulation.finish(client.dial("get-100000-1.test", 100_000), 30.0)
+    up = simulation.finish(client.dial("put-20000-2.test", 20_000), 30.0)
     assert down.succeeded
     assert up.succeeded
     poor, rich = client.core._paths[0].sizes, client.core._paths[1].sizes
@@ -279,7 +279,7 @@ def test_no_table_of_either_side_grows_in_a_day(hours: int) -> None:
 def test_many_streams_given_up_at_once_cost_a_few_round_trips_and_then_nothing() -> None:
     simulation = Simulation(Story(ways=(UNBOUND,)))
     client = simulation.client
-    flows = [client.dial(f"get-40000-{key}.test", 40_000) for key in range(1, 31)]
+    flows = [client.dial(f"get-40000-{key}.test", 40_000) for key in range(1, 21)]
     simulation.until(lambda: all(flow.received for flow in flows), 20.0)
     before = client.asked
     for flow in flows:
@@ -292,7 +292,7 @@ def test_many_streams_given_up_at_once_cost_a_few_round_trips_and_then_nothing()
     before = client.asked
     simulation.rest(60.0)
     assert client.asked - before <= 8, "no more than what a session that lingers may ask"
-    assert simulation.finish(client.dial("echo-31.test", 5)).succeeded
+    assert simulation.finish(client.dial("echo-21.test", 5)).succeeded
     assert len(client.handshakes) == 1
     simulation.check(may=frozenset())
 
@@ -308,7 +308,7 @@ def test_where_each_tenth_message_is_lost_both_ways_go_on_at_a_good_part_of_the_
         way = Way(resolver=quirks, near=replace(NEAR, loss=loss))
         simulation = Simulation(Story(seed=seed, ways=(way,)))
         client = simulation.client
-        for target, octets in (("get-100000-1.test", 100_000), ("put-15000-2.test", 15_000)):
+        for target, octets in (("get-60000-1.test", 60_000), ("put-8000-2.test", 8_000)):
             assert simulation.finish(client.dial(target, octets), 30.0).succeeded
         assert len(client.handshakes) == 1
         check_pace(client, 2.0)
