@@ -167,3 +167,19 @@ def test_where_no_path_takes_a_ping_it_is_tried_again() -> None:
     rig.run(rig.time + 60.0, Echo(rig))
     assert pings(rig)
     assert not rig.client.status(rig.now).is_stale
+
+
+def test_a_try_that_is_due_while_a_question_is_under_way_waits_for_what_becomes_of_it() -> None:
+    """It has been a deadline that nothing met: the client was woken again at once, for as long as the question lasted."""
+    rig = warm()
+    session, keeper = rig.sessions[0], rig.client._warm
+    while not pings(rig):
+        rig.run(rig.time + 1.0)
+    assert session.packets.outstanding
+    keeper.next_at = rig.now.awake
+    keeper.tick(rig.now)
+    assert keeper.deadline(rig.now) is None
+    while session.packets.outstanding:
+        rig.run(rig.time + 1.0)
+    assert keeper.is_stale
+    assert keeper.deadline(rig.now) == keeper.next_at

@@ -116,9 +116,13 @@ class WarmKeeper:
         if not self._is_on:
             return None
         session = self.session
-        if session is None or self.next_at is not None:
+        if session is None:
             return self.next_at
-        if session.is_busy or self._pinged is not None:
+        if self._must_wait(session):
+            return None  # what ends the wait is heard of, and may come after `next_at`
+        if self.next_at is not None:
+            return self.next_at
+        if self._pinged is not None:
             return None
         return now.awake + max(0.0, self._due(session) - now.elapsed)
 
@@ -143,11 +147,9 @@ class WarmKeeper:
             self._emit(WarmFailed(error=over.reason))
 
     def _refresh(self, session: Session, now: Instant) -> None:
-        if session.state not in OPENABLE or session.is_busy:
+        if self._must_wait(session):
             return
         if self._pinged is not None:
-            if session.packets.outstanding:
-                return
             # The question is lost, and nothing else is under way.
             if self.next_at is None:
                 self.is_stale = True
@@ -162,6 +164,12 @@ class WarmKeeper:
         else:
             self.next_at = now.awake + self._delay()
             self._pinged = now.elapsed
+
+    def _must_wait(self, session: Session) -> bool:
+        """Whether a sign of life can neither be asked for nor be given up: in use, ending, or a question under way."""
+        if session.state not in OPENABLE or session.is_busy:
+            return True
+        return self._pinged is not None and bool(session.packets.outstanding)
 
     def _due(self, session: Session) -> float:
         return session.activity + _PING_AFTER * session.session_idle
