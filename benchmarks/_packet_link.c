@@ -62,7 +62,7 @@ static void take(int from, const unsigned char *packet, int size) {
     memcpy(&goal, packet + 16, 4);
     for (int host = 0; host < 3; host++)
         if (addresses[host] == goal) to = host;
-    if (to != from + 1 && to != from - 1) return;
+    if (to < 0 || (to != from + 1 && to != from - 1)) return; /* nobody, or no neighbour */
     int is_down = to < from, link = is_down ? to : from;
     struct direction *way = &directions[link][is_down];
     if (packet[9] == UDP) {
