@@ -32,11 +32,13 @@ IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 settings.register_profile(
     "racer",
+    max_examples=40,
     deadline=None,  # the machine is shared; a slow example is not a wrong one
     print_blob=True,
     # `anyio_backend` is a description, not a loop: every example gets a loop of its own.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("soak", parent=settings.get_profile("racer"), max_examples=1_000)
 settings.load_profile("racer")
 
 

@@ -372,7 +372,7 @@ def test_circles_end() -> None:
 
 
 def test_depth_costs_no_recursion() -> None:
-    exc = deep(CredentialRejected("far down"), 10_000)
+    exc = deep(CredentialRejected("far down"), 4_000)
     assert classify(exc) is CREDENTIAL
     assert error_type_of(exc) is ErrorType.CREDENTIAL_REJECTED
     failed = race(exc, exc)

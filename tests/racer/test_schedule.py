@@ -427,4 +427,4 @@ class AnyRace(RuleBasedStateMachine):
 
 
 def test_no_sequence_of_events_breaks_the_rules() -> None:
-    run_state_machine_as_test(AnyRace, settings=settings(max_examples=200, stateful_step_count=40))
+    run_state_machine_as_test(AnyRace, settings=settings(max_examples=100, stateful_step_count=40))

@@ -132,7 +132,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc sa
 @linux
 @PROTOCOLS
 async def test_over_tls(protocol: str) -> None:
-    await rage(protocol, 120)
+    await rage(protocol, 60)
 
 
 @linux
