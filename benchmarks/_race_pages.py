@@ -7,8 +7,9 @@ import html
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import _pictures as pictures
+from benchmarks._command import ms
 from benchmarks._pictures import Range
-from benchmarks._race_telling import WHO, ms, outcomes
+from benchmarks._race_telling import WHO, outcomes
 from benchmarks._samples import median_race
 from racer.report import document, figure
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
+from benchmarks._command import COLUMNS, filled, ms
 from benchmarks._dialers import ROUTE_TIMEOUT, STAGGER
 from benchmarks._networks import DELAY, JITTER
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from benchmarks._networks import Kind
     from benchmarks._samples import Lateness, Row
 
-__all__ = ("WHO", "Progress", "filled", "ms", "print_head", "print_lateness", "print_network")
-
-COLUMNS: Final = 80
+__all__ = ("WHO", "print_head", "print_lateness", "print_network")
 
 WHO: Final = {
     "racer": f"direct, and {STAGGER * 1000:g} ms later the proxy, unless direct failed before; Soar after 8 s",
@@ -102,43 +101,3 @@ def lateness_in_words(lateness: Lateness | None) -> str:
         f"{ms(lateness.p50)} ms (p50), {ms(lateness.p95)} ms (p95), "
         f"{ms(lateness.worst)} ms (worst). Ratios and winners say more than times do."
     )
-
-
-def filled(text: str) -> str:
-    """Return text in lines that fit."""
-    return textwrap.fill(text, COLUMNS)
-
-
-def ms(seconds: float) -> str:
-    """Return a time in milliseconds, with one digit behind the point below ten."""
-    value = seconds * 1000
-    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
-
-
-class Progress:
-    """One line on a terminal that says how far it has come; nothing elsewhere.
-
-    Args:
-        total: dials in all.
-        out: the terminal.
-    """
-
-    def __init__(self, total: int, out: TextIO = sys.stderr) -> None:
-        self._total = total
-        self._out = out
-        self._done = 0
-        self._shown = out.isatty()
-
-    def step(self, kind: Kind, dialer: str, run: int) -> None:
-        """Say that a dial is over."""
-        self._done += 1
-        if self._shown:
-            line = f"{self._done}/{self._total} dials: {kind.name}, run {run + 1}, {dialer}"
-            self._out.write(f"\r\x1b[K{line[: COLUMNS - 1]}")
-            self._out.flush()
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            self._out.write("\r\x1b[K")
-            self._out.flush()

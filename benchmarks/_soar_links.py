@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from dataclasses import dataclass
 from typing import Final
+
+from benchmarks._command import nearest
 
 __all__ = ("LINKS", "Half", "Link", "one_link")
 
@@ -84,7 +85,4 @@ def one_link(text: str) -> Link:
     """
     if text.upper() in LINKS:
         return LINKS[text.upper()]
-    near = difflib.get_close_matches(text.upper(), LINKS, n=1, cutoff=0.9)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(LINKS)}"
-    msg = f"there is no link {text!r:.60}; {hint}"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError(nearest("link", text.upper(), LINKS, cutoff=0.9))

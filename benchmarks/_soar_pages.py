@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import _pictures as pictures
+from benchmarks._command import ms
 from benchmarks._pictures import Range
 from benchmarks._results import Unusable
 from benchmarks._soar_links import LINKS
 from benchmarks._soar_samples import OURS
-from benchmarks._soar_telling import kb, ms
+from benchmarks._soar_telling import kb
 from racer.report import document
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-import textwrap
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
+
+from benchmarks._command import filled, ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,9 +13,8 @@ if TYPE_CHECKING:
     from benchmarks._soar_links import Link
     from benchmarks._soar_samples import Row, Spread
 
-__all__ = ("Progress", "filled", "kb", "ms", "print_head", "print_link", "print_rows")
+__all__ = ("kb", "print_head", "print_link", "print_rows")
 
-COLUMNS: Final = 80
 _LINE: Final = "{:18}{:>14}{:>7}{:>13}{:>8}{:>7}{:>7}{:>6}"
 
 
@@ -89,46 +89,7 @@ def _with_worst(spread: Spread | None) -> str:
     return "-" if spread is None else f"{ms(spread.p50)} ({ms(spread.most)})"
 
 
-def filled(text: str) -> str:
-    """Return text in lines that fit."""
-    return textwrap.fill(text, COLUMNS, subsequent_indent="    " if text[:1] == " " else "")
-
-
-def ms(seconds: float) -> str:
-    """Return a time in milliseconds, with one digit behind the point below ten."""
-    value = seconds * 1000
-    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
-
-
 def kb(rate: float) -> str:
     """Return a rate in kilobytes a second, with one digit behind the point below ten."""
     value = rate / 1000
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
-
-
-class Progress:
-    """One line on a terminal that says how far it has come; nothing elsewhere.
-
-    Args:
-        total: of what is measured, at most.
-        out: the terminal.
-    """
-
-    def __init__(self, total: int, out: TextIO = sys.stderr) -> None:
-        self._total = total
-        self._out = out
-        self._done = 0
-        self._is_shown = out.isatty()
-
-    def step(self, words: str) -> None:
-        """Say that one is over."""
-        self._done += 1
-        if self._is_shown:
-            self._out.write(f"\r\x1b[K{f'{self._done}/{self._total}: {words}'[: COLUMNS - 1]}")
-            self._out.flush()
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._is_shown:
-            self._out.write("\r\x1b[K")
-            self._out.flush()

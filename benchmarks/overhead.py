@@ -15,16 +15,14 @@ A folder gets the figures (JSON), pictures (PNG), and a page with both. `--compa
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
-import os
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import _overhead_pages as pages
+from benchmarks._command import Parser, check_output, run_command, shown
 from benchmarks._loops import LOOPS, chosen_loops, count, is_installed
 from benchmarks._machine import Machine
 from benchmarks._origin import site
@@ -39,12 +37,13 @@ from benchmarks._overhead_dials import (
 )
 from benchmarks._overhead_memory import measure_memory
 from benchmarks._peer import peer
-from benchmarks._pictures import has_matplotlib
-from benchmarks._results import Comparison, Figure, Results, Unusable
+from benchmarks._results import Figure, Results, Unusable
 from benchmarks.http import measure_cost
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from benchmarks._overhead_dials import CrowdCost, DialCost, ImportCost, OwnCost
     from benchmarks._overhead_memory import MemoryCost
@@ -55,7 +54,6 @@ __all__ = ("Effort", "main")
 ENTRANTS: Final = (1, 5)
 """Of the races of which telemetry's share is told."""
 
-OUT: Final = Path(__file__).parent / "out" / "overhead"
 _SPARE: Final = 200  # files that a process has open besides its connections
 
 
@@ -219,47 +217,15 @@ def _possible(crowd: int) -> int:
 # --- the command line -----------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"overhead: {message} (see --help)", file=sys.stderr)
-        raise SystemExit(2)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m benchmarks.overhead",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser() -> Parser:
+    assert __doc__ is not None
+    parser = Parser("overhead", __doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="end within a minute")
     add("--loops", type=chosen_loops, default=LOOPS, help=f"some of {','.join(LOOPS)}")
     add("--pairs", type=count, metavar="N", help="pairs of dials for each row")
     add("--blocks", type=count, metavar="N", help="blocks of dials over memory")
     add("--imports", type=count, metavar="N", help="interpreters for each module")
-    add(
-        "--output",
-        type=Path,
-        default=OUT,
-        metavar="DIR",
-        help="where files go (benchmarks/out/overhead)",
-    )
-    add(
-        "--no-pictures",
-        dest="pictures",
-        action="store_false",
-        help="draw none: matplotlib is not needed",
-    )
-    add(
-        "--compare",
-        nargs=2,
-        type=Path,
-        metavar=("A.json", "B.json"),
-        help="measure nothing; say what moved from A to B beyond the noise",
-    )
     return parser
 
 
@@ -270,32 +236,12 @@ def _effort(options: argparse.Namespace) -> Effort:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, write and draw; or compare.
-
-    Returns:
-        0, or 2 for what cannot be, said in one sentence; 130 when interrupted.
-    """
-    options = _parser().parse_args(argv)
-    try:
-        if options.compare is not None:
-            before, after = (Results.read(path, benchmark="overhead") for path in options.compare)
-            print(*Comparison.of(before, after).lines(), sep="\n")
-        else:
-            _run(options)
-    except Unusable as exc:
-        print(f"overhead: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # Who read our output has gone. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    """Measure, print, write and draw; or compare: see `run_command`."""
+    return run_command(_parser(), argv, _run)
 
 
 def _run(options: argparse.Namespace) -> None:
-    _check(options)
+    check_output(options)
     effort = _effort(options)
     loops = [loop for loop in options.loops if is_installed(loop)]
     for loop in sorted(set(options.loops) - set(loops)):
@@ -320,10 +266,7 @@ def _run(options: argparse.Namespace) -> None:
     results.write(out / "overhead.json")
     drawn = pages.draw(found.dials, found.growth, found.requests, out) if options.pictures else {}
     pages.write_page(out / "overhead.html", printed.getvalue(), machine=machine, drawn=drawn)
-    here = Path.cwd()
-    shown = out.relative_to(here) if out.is_relative_to(here) else out
-    print(f"\nwritten to {shown}: overhead.json, {''.join(f'{name}, ' for name in drawn)}", end="")
-    print("overhead.html")
+    print(f"\nwritten to {shown(out)}: {', '.join(['overhead.json', *drawn, 'overhead.html'])}")
 
 
 class _Both(io.TextIOBase):
@@ -340,28 +283,6 @@ class _Both(io.TextIOBase):
     def flush(self) -> None:
         for out in self._outs:
             out.flush()
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Find out that nothing can be drawn or written before a minute is spent.
-
-    Raises:
-        Unusable: says what, and what to do.
-    """
-    if options.pictures and not has_matplotlib():
-        msg = "pictures need matplotlib, which comes with the development dependencies: uv sync, or --no-pictures"
-        raise Unusable(msg)
-    out: Path = options.output
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as exc:
-        msg = (
-            f"nothing can be written to {out} ({exc.strerror}); choose another folder with --output"
-        )
-        raise Unusable(msg) from exc
 
 
 if __name__ == "__main__":

@@ -15,32 +15,27 @@ A folder gets the figures (JSON), a picture (PNG), and a page with both. `--comp
 from __future__ import annotations
 
 import argparse
-import difflib
-import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from benchmarks._command import Parser, Progress, check_output, filled, nearest, run_command, shown
 from benchmarks._dialers import DIALERS, ROUTE_TIMEOUT, STAGGER
 from benchmarks._loops import count
 from benchmarks._machine import Machine
 from benchmarks._networks import DELAY, JITTER, KINDS, Authorities, Kind
 from benchmarks._packet_race import measure_packets
-from benchmarks._pictures import has_matplotlib
 from benchmarks._race_measuring import Plan, measure_all
 from benchmarks._race_pages import draw, write_page
 from benchmarks._race_telling import (
-    Progress,
-    filled,
     lateness_in_words,
     print_head,
     print_lateness,
     print_network,
 )
-from benchmarks._results import Comparison, Results, Unusable
+from benchmarks._results import Results, Unusable
 from benchmarks._samples import figures_of, median_race, rows_of
 from benchmarks._tunnel import RESOLVERS, check_resolver
 from racer.lab.packets import why_unavailable
@@ -48,6 +43,7 @@ from racer.testing import virtual_backends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from benchmarks._samples import Lateness, Sample
 
@@ -60,40 +56,11 @@ DEADLINE: Final = 5.0
 QUICK_DEADLINE: Final = 3.0
 PACKETS_DEADLINE: Final = 10.0
 _DECISIVE: Final = ("virtual", "delay", "jitter", "stagger", "route_timeout", "resolver")
-OUT: Final = Path(__file__).parent / "out" / "race"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, write and draw; or compare.
-
-    Returns:
-        0, or 2 for what cannot be, said in one sentence; 130 when interrupted.
-    """
-    options = _parser().parse_args(argv)
-    try:
-        if options.compare is not None:
-            _compare(*options.compare)
-        else:
-            _run(options)
-    except Unusable as exc:
-        print(f"race: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # Who read our output has gone. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _compare(before: Path, after: Path) -> None:
-    read = [Results.read(path, benchmark="race") for path in (before, after)]
-    for name, one in zip(("before", "after"), read, strict=True):
-        print(filled(f"{name}: {one.machine.words}"))
-    print()
-    for line in Comparison.of(*read, decisive=_DECISIVE).lines():
-        print(line)
+    """Measure, print, write and draw; or compare: see `run_command`."""
+    return run_command(_parser(), argv, _run, decisive=_DECISIVE)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -110,7 +77,12 @@ def _run(options: argparse.Namespace) -> None:
     plan_of = {kind.name: plan for kind, plan in plans}
     backend, backend_options = _backend(options)
     samples, lateness = anyio.run(
-        lambda: measure_all(Authorities(), plans, tell=tell, done=progress.step),
+        lambda: measure_all(
+            Authorities(),
+            plans,
+            tell=tell,
+            done=lambda kind, dialer, run: progress.step(f"{kind.name}, run {run + 1}, {dialer}"),
+        ),
         backend=backend,
         backend_options=backend_options,
     )
@@ -174,13 +146,7 @@ def _keep(
     )
     print()
     names = ["race.json", *(["race.png"] if options.pictures else []), "race.html"]
-    print(f"written to {_shown(out)}: {', '.join(names)}")
-
-
-def _shown(path: Path) -> str:
-    """Return a path as short as can be."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    print(f"written to {shown(out)}: {', '.join(names)}")
 
 
 # --- packets --------------------------------------------------------------------------------
@@ -211,14 +177,6 @@ def _measure_packets(options: argparse.Namespace) -> tuple[list[Sample], dict[st
 # --- the command line -----------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"race: {message} (see --help)", file=sys.stderr)
-        raise SystemExit(2)
-
-
 def one_kind(text: str) -> Kind:
     """Return the network of that name, for argparse.
 
@@ -228,20 +186,12 @@ def one_kind(text: str) -> Kind:
     known = {kind.name: kind for kind in KINDS}
     if text in known:
         return known[text]
-    near = difflib.get_close_matches(text, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    msg = f"there is no network {text!r:.60}; {hint}"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError(nearest("network", text, known))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     assert __doc__ is not None
-    parser = _Parser(
-        prog="python -m benchmarks.race",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("race", __doc__)
     add = parser.add_argument
     add(
         "--quick",
@@ -255,26 +205,6 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="NAME",
         help=f"only this one, and others so named: {', '.join(kind.name for kind in KINDS)}",
-    )
-    add(
-        "--output",
-        type=Path,
-        default=OUT,
-        metavar="DIR",
-        help="where files go (benchmarks/out/race)",
-    )
-    add(
-        "--no-pictures",
-        dest="pictures",
-        action="store_false",
-        help="draw none: matplotlib is not needed",
-    )
-    add(
-        "--compare",
-        nargs=2,
-        type=Path,
-        metavar=("A.json", "B.json"),
-        help="measure nothing; say what moved from A to B beyond the noise",
     )
     add("--seed", type=int, default=1, metavar="N", help="of the networks' dice (1)")
     add(
@@ -341,20 +271,7 @@ def _check(options: argparse.Namespace, plans: list[tuple[Kind, Plan]]) -> None:
         raise Unusable(msg)
     if any(kind.tunnelled for kind, _ in plans):
         check_resolver(options.resolver)
-    if options.pictures and not has_matplotlib():
-        msg = "pictures need matplotlib, which comes with the development dependencies: uv sync, or --no-pictures"
-        raise Unusable(msg)
-    out: Path = options.output
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as exc:
-        msg = (
-            f"nothing can be written to {out} ({exc.strerror}); choose another folder with --output"
-        )
-        raise Unusable(msg) from exc
+    check_output(options)
 
 
 def _backend(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:

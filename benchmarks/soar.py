@@ -20,19 +20,16 @@ A folder gets the figures (JSON), pictures (PNG), and a page with both. `--compa
 from __future__ import annotations
 
 import argparse
-import difflib
-import os
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from benchmarks._command import Parser, Progress, check_output, filled, nearest, run_command, shown
 from benchmarks._loops import count
 from benchmarks._machine import Machine
-from benchmarks._pictures import has_matplotlib
-from benchmarks._results import Comparison, Results, Unusable
+from benchmarks._results import Results, Unusable
 from benchmarks._soar_lab import Ground, chosen_ground
 from benchmarks._soar_links import LINKS, one_link
 from benchmarks._soar_measuring import Plan, measure
@@ -40,10 +37,11 @@ from benchmarks._soar_pages import draw, write_page
 from benchmarks._soar_peers import found_peers
 from benchmarks._soar_resolvers import PROGRAMS, installed_resolvers
 from benchmarks._soar_samples import figures_of, rows_of
-from benchmarks._soar_telling import Progress, filled, print_head, print_link, print_rows
+from benchmarks._soar_telling import print_head, print_link, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from benchmarks._soar_links import Link
     from benchmarks._soar_peers import Peer
@@ -62,40 +60,11 @@ EVERYBODY: Final = "T3"
 """The link at which all resolvers are tried, where none is named."""
 
 QUICK_LINKS: Final = ("T2", "T3", "T6")
-OUT: Final = Path(__file__).parent / "out" / "soar"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, write and draw; or compare.
-
-    Returns:
-        0, or 2 for what cannot be, said in one sentence; 130 when interrupted.
-    """
-    options = _parser().parse_args(argv)
-    try:
-        if options.compare is not None:
-            _compare(*options.compare)
-        else:
-            _run(options)
-    except Unusable as exc:
-        print(f"soar: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # Who read our output has gone. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _compare(before: Path, after: Path) -> None:
-    read = [Results.read(path, benchmark="soar") for path in (before, after)]
-    for name, one in zip(("before", "after"), read, strict=True):
-        print(filled(f"{name}: {one.machine.words}"))
-    print()
-    for line in Comparison.of(*read).lines():
-        print(line)
+    """Measure, print, write and draw; or compare: see `run_command`."""
+    return run_command(_parser(), argv, _run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +80,7 @@ def _run(options: argparse.Namespace) -> None:
     ground, why = chosen_ground(options.network)
     peers, missing = found_peers() if options.peers else ([], [])
     courses = _courses(options, peers)
-    _check_output(options)
+    check_output(options)
     plan = Plan(
         runs=options.runs or (QUICK_RUNS if options.quick else RUNS),
         warm=WARM,
@@ -227,46 +196,10 @@ def _keep(
     write_page(out / "soar.html", rows, links=links, machine=machine, notes=notes, drawn=drawn)
     names = ["soar.json", *(picture.name for picture in drawn), "soar.html"]
     print()
-    print(filled(f"written to {_shown(out)}: {', '.join(names)}"))
-
-
-def _shown(path: Path) -> str:
-    """Return a path as short as can be."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _check_output(options: argparse.Namespace) -> None:
-    """Find out that nothing can be drawn or written before minutes are spent.
-
-    Raises:
-        Unusable: says what, and what to do.
-    """
-    if options.pictures and not has_matplotlib():
-        msg = "pictures need matplotlib, which comes with the development dependencies: uv sync, or --no-pictures"
-        raise Unusable(msg)
-    out: Path = options.output
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as exc:
-        msg = (
-            f"nothing can be written to {out} ({exc.strerror}); choose another folder with --output"
-        )
-        raise Unusable(msg) from exc
+    print(filled(f"written to {shown(out)}: {', '.join(names)}"))
 
 
 # --- the command line -----------------------------------------------------------------------
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"soar: {message} (see --help)", file=sys.stderr)
-        raise SystemExit(2)
 
 
 def one_resolver(text: str) -> str:
@@ -278,20 +211,12 @@ def one_resolver(text: str) -> str:
     known = [*PROGRAMS, "all"]
     if text in known:
         return text
-    near = difflib.get_close_matches(text, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    msg = f"there is no resolver {text!r:.60}; {hint}"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError(nearest("resolver", text, known))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     assert __doc__ is not None
-    parser = _Parser(
-        prog="python -m benchmarks.soar",
-        description=__doc__.replace("%", "%%"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("soar", __doc__)
     add = parser.add_argument
     add(
         "--quick",
@@ -319,26 +244,6 @@ def _parser() -> argparse.ArgumentParser:
         help="what links are made of (the first that can be had)",
     )
     add("--no-peers", dest="peers", action="store_false", help="measure Soar alone")
-    add(
-        "--output",
-        type=Path,
-        default=OUT,
-        metavar="DIR",
-        help="where files go (benchmarks/out/soar)",
-    )
-    add(
-        "--no-pictures",
-        dest="pictures",
-        action="store_false",
-        help="draw none: matplotlib is not needed",
-    )
-    add(
-        "--compare",
-        nargs=2,
-        type=Path,
-        metavar=("A.json", "B.json"),
-        help="measure nothing; say what moved from A to B beyond the noise",
-    )
     add("--seed", type=int, default=1, metavar="N", help="of the links' dice (1)")
     return parser
 

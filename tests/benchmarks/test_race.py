@@ -17,11 +17,12 @@ from typing import Any
 import anyio
 import pytest
 
-from benchmarks import _race_pages, race
+from benchmarks import _command, _race_pages, race
+from benchmarks._command import Progress
 from benchmarks._dialers import DIALERS, ROUTE_TIMEOUT, STAGGER
 from benchmarks._networks import DELAY, JITTER, KINDS, Authorities, World
 from benchmarks._race_measuring import Plan, measure
-from benchmarks._race_telling import WHO, Progress
+from benchmarks._race_telling import WHO
 from benchmarks._results import Results
 from benchmarks._samples import Lateness, Row, Sample, figures_of, median_race, rows_of
 from racer import RaceReport
@@ -458,7 +459,7 @@ def test_without_pictures_there_is_a_page_all_the_same(
     told: tuple[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del told
-    monkeypatch.setattr(race, "has_matplotlib", lambda: False)
+    monkeypatch.setattr(_command, "has_matplotlib", lambda: False)
     options = ("--virtual", "--runs", "1", "--network", "refused", "--output", str(tmp_path))
     assert race.main(options) == 2
     assert list(tmp_path.iterdir()) == []
@@ -584,9 +585,9 @@ class Terminal(io.StringIO):
 def test_progress_is_for_terminals() -> None:
     for out, shown in ((Terminal(), True), (io.StringIO(), False)):
         progress = Progress(2, out)
-        progress.step(KINDS[0], "racer", 0)
+        progress.step("clean, run 1, racer")
         progress.clear()
-        assert (out.getvalue() == "\r\x1b[K1/2 dials: clean, run 1, racer\r\x1b[K") is shown
+        assert (out.getvalue() == "\r\x1b[K1/2: clean, run 1, racer\r\x1b[K") is shown
         assert bool(out.getvalue()) is shown
 
 

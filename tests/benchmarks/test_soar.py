@@ -20,13 +20,13 @@ import pytest
 
 from benchmarks import _soar_peers as soar_peers
 from benchmarks import soar
+from benchmarks._command import COLUMNS
 from benchmarks._results import Results
 from benchmarks._soar_lab import Ground, chosen_ground, free_ports
 from benchmarks._soar_links import LINKS
 from benchmarks._soar_relay import Relay
 from benchmarks._soar_resolvers import installed_resolvers
 from benchmarks._soar_samples import Row, Sample, Spread, figures_of, rows_of
-from benchmarks._soar_telling import COLUMNS
 from benchmarks._soar_transfers import checksum, download, pieces, upload
 from racer.testing import stream_pair
 
