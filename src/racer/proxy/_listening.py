@@ -1,115 +1,22 @@
-"""Where the proxy listens, the connections that it takes, and whether an address is its own."""
+"""Where the proxy listens, and whether an address is its own."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
 import socket
-import struct
 import sys
-from typing import TYPE_CHECKING, Any, Final
-
-import anyio
-import anyio.lowlevel
-from anyio.abc import ByteStream, SocketAttribute
+from typing import TYPE_CHECKING, Final
 
 from racer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from racer._target import Target
 
-__all__ = ("ClientStream", "checked_host", "is_own", "listen")
+__all__ = ("checked_host", "is_own", "listen")
 
 _BACKLOG: Final = 1024
-_NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 _LOCALHOST: Final = "127.0.0.1"
-
-
-class ClientStream(ByteStream):
-    """The accepted end of a TCP connection: tries first, and waits only where the system has to.
-
-    Args:
-        sock: connected; belongs to this object from now on.
-    """
-
-    def __init__(self, sock: socket.socket) -> None:
-        """Take the socket over."""
-        sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        with contextlib.suppress(OSError):  # it may have been reset already
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._sock = sock
-        self._closed = False
-
-    @property
-    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
-        """What anyio's own streams say about their sockets."""
-        return {
-            SocketAttribute.local_address: lambda: self._sock.getsockname()[:2],
-            SocketAttribute.raw_socket: lambda: self._sock,
-            SocketAttribute.remote_address: lambda: self._sock.getpeername()[:2],
-        }
-
-    async def receive(self, max_bytes: int = 65_536) -> bytes:
-        """Return the next bytes, as anyio's socket streams do."""
-        await anyio.lowlevel.checkpoint()
-        while True:
-            self._check_open()
-            try:
-                data = self._sock.recv(max_bytes)
-            except BlockingIOError:
-                await anyio.wait_readable(self._sock)
-            except OSError as exc:
-                raise anyio.BrokenResourceError from exc
-            else:
-                if not data:
-                    raise anyio.EndOfStream
-                return data
-
-    async def send(self, item: bytes) -> None:
-        """Send all bytes; a cancelled call may have sent a part."""
-        await anyio.lowlevel.checkpoint()
-        left = memoryview(item)
-        while left:
-            self._check_open()
-            try:
-                left = left[self._sock.send(left) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._sock)
-            except OSError as exc:
-                raise anyio.BrokenResourceError from exc
-
-    async def send_eof(self) -> None:
-        """End this direction; the other goes on."""
-        await anyio.lowlevel.checkpoint()
-        self._check_open()
-        with contextlib.suppress(OSError):  # the peer has gone: nothing left to tell it
-            self._sock.shutdown(socket.SHUT_WR)
-
-    async def aclose(self) -> None:
-        """Close both directions."""
-        self._close()
-        await anyio.lowlevel.checkpoint()
-
-    def abort(self) -> None:
-        """Reset the connection at once, so that the client takes nothing cut short for whole."""
-        if not self._closed:
-            with contextlib.suppress(OSError):  # the client was faster
-                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-            self._close()
-
-    def _close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            anyio.notify_closing(self._sock)
-            self._sock.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise anyio.ClosedResourceError
 
 
 def checked_host(host: object, *, is_guarded: bool) -> str:

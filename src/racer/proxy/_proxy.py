@@ -13,11 +13,12 @@ import anyio.lowlevel
 from racer._cleanup import close_within
 from racer._dialer import Dialer
 from racer._logs import log_error
+from racer._socket_end import SocketEnd
 from racer.abc import check_seconds
 from racer.errors import ConfigError
 from racer.proxy._conversation import Conversation
 from racer.proxy._house import House
-from racer.proxy._listening import ClientStream, checked_host, listen
+from racer.proxy._listening import checked_host, listen
 from racer.proxy._tally import ProxyStatus, Tally
 from racer.proxy._users import Users
 
@@ -260,7 +261,7 @@ class Proxy:
                     await self._bear(exc)
                 else:
                     assert self._group is not None
-                    stream = ClientStream(accepted)
+                    stream = SocketEnd(accepted, keepalive=True)
                     client = self._admit(stream)
                     self._group.start_soon(self._serve, client, stream, name="racer proxy client")
                     await anyio.lowlevel.checkpoint()

@@ -4,14 +4,12 @@ import errno
 import socket
 from typing import Any
 
-import anyio
 import pytest
-from anyio.abc import SocketAttribute
 
 from racer.abc import Target
 from racer.errors import ConfigError
 from racer.proxy import _listening
-from racer.proxy._listening import ClientStream, checked_host, is_own, listen
+from racer.proxy._listening import checked_host, is_own, listen
 
 
 @pytest.mark.parametrize(
@@ -92,66 +90,3 @@ def test_an_address_of_another_machine_is_named() -> None:
 def test_ipv6_is_listened_on_alone() -> None:
     with listen("::1", 0) as sock:
         assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
-
-
-class TestClientStream:
-    async def test_it_carries_and_ends_each_way(self) -> None:
-        one, other = socket.socketpair()
-        async with ClientStream(one) as near, ClientStream(other) as far:
-            await near.send(b"ping")
-            assert await far.receive() == b"ping"
-            await near.send_eof()
-            with pytest.raises(anyio.EndOfStream):
-                await far.receive()
-            await far.send(b"pong")
-            assert await near.receive(2) == b"po"
-            assert await near.receive() == b"ng"
-            assert near.extra(SocketAttribute.raw_socket) is one
-        with pytest.raises(anyio.ClosedResourceError):
-            await near.receive()
-        with pytest.raises(anyio.ClosedResourceError):
-            await near.send(b"late")
-        with pytest.raises(anyio.ClosedResourceError):
-            await near.send_eof()
-
-    async def test_more_than_the_system_takes_waits_for_the_reader(self) -> None:
-        one, other = socket.socketpair()
-        size = 5_000_000
-        async with (
-            ClientStream(one) as near,
-            ClientStream(other) as far,
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(near.send, b"x" * size)
-            while size:
-                size -= len(await far.receive())
-
-    async def test_an_abort_is_a_reset(self) -> None:
-        with listen("127.0.0.1", 0) as listener:
-            client = socket.create_connection(listener.getsockname())
-            accepted, _ = listener.accept()
-        near, far = ClientStream(client), ClientStream(accepted)
-        near.abort()
-        near.abort()
-        with pytest.raises(anyio.BrokenResourceError):
-            await far.receive()
-        with pytest.raises(anyio.BrokenResourceError):
-            while True:
-                await far.send(b"x")
-        await far.send_eof()  # nobody to tell
-        await far.aclose()
-        await far.aclose()
-
-    async def test_closing_wakes_who_reads(self) -> None:
-        one, other = socket.socketpair()
-        with other:
-            stream = ClientStream(one)
-
-            async def read() -> None:
-                with pytest.raises(anyio.ClosedResourceError):
-                    await stream.receive()
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(read)
-                await anyio.wait_all_tasks_blocked()
-                await stream.aclose()

@@ -9,9 +9,9 @@ import pytest
 
 import racer
 from racer import Dialer
+from racer._socket_end import SocketEnd
 from racer.errors import ConfigError, DialerClosed
 from racer.proxy import Proxy
-from racer.proxy._listening import ClientStream
 from racer.testing import EchoServer, ScriptedTransport, wins
 from tests.racer.proxy.scene import ACCEPTED, SOCKS, echo, silent
 from transports.direct import Direct
@@ -237,7 +237,7 @@ async def test_a_client_that_is_gone_before_it_is_served_hurts_nobody() -> None:
     async with Dialer([scripted()]) as dialer, Proxy(dialer, port=0) as proxy:
         for _ in range(20):
             sock = socket.create_connection(proxy.address)
-            ClientStream(sock).abort()
+            SocketEnd(sock).abort()
         assert await exchange(proxy.address) == b"ping"
         assert await proxy.drain(10) == 0
 
