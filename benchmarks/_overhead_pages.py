@@ -142,15 +142,11 @@ def draw(
     Raises:
         Unusable: matplotlib is not installed, or nothing can be written there.
     """
-    drawn = {
-        "overhead.png": _draw_dials,
-        "overhead-entrants.png": _draw_growth,
-        "overhead-http.png": _draw_requests,
-    }
-    given = (dials, growth, requests)
-    for (name, make), rows in zip(drawn.items(), given, strict=True):
-        make(rows, out / name)  # type: ignore[operator]
-    return {name: (out / name).read_bytes() for name in drawn}
+    _draw_dials(dials, out / "overhead.png")
+    _draw_growth(growth, out / "overhead-entrants.png")
+    _draw_requests(requests, out / "overhead-http.png")
+    names = ("overhead.png", "overhead-entrants.png", "overhead-http.png")
+    return {name: (out / name).read_bytes() for name in names}
 
 
 def _draw_dials(costs: Sequence[DialCost], path: Path) -> None:

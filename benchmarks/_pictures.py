@@ -136,7 +136,7 @@ def dots(
         label: of the axis, with its unit.
         log: whether the axis is logarithmic.
     """
-    from matplotlib.transforms import blended_transform_factory  # noqa: PLC0415
+    from matplotlib.transforms import blended_transform_factory  # noqa: PLC0415 - only who draws loads it
 
     for number, (name, ranges) in enumerate(series.items()):
         look = LOOKS[number % len(LOOKS)]
@@ -193,8 +193,8 @@ def save(figure: Figure, path: Path) -> None:
 
 def cut_off(figure: Figure) -> list[str]:
     """Return the texts of a picture that do not lie within it: there should be none."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.text import Text  # noqa: PLC0415
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - likewise
+    from matplotlib.text import Text  # noqa: PLC0415 - likewise
 
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
@@ -232,7 +232,7 @@ def _finish(panel: Axes, groups: Sequence[str], label: str, *, log: bool) -> Non
     for edge in range(1, len(groups)):
         panel.axhline(edge - 0.5, color="0.85", linewidth=0.8, zorder=0)
     if log:
-        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415 - likewise
 
         panel.set_xscale("log")
         panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -95,7 +95,7 @@ async def _soar(job: dict[str, Any]) -> None:
 
 async def _peer(job: dict[str, Any]) -> None:
     from benchmarks._soar_lab import running  # noqa: PLC0415 - with the start
-    from benchmarks._soar_processes import cpu_seconds  # noqa: PLC0415
+    from benchmarks._soar_processes import cpu_seconds  # noqa: PLC0415 - likewise
 
     log = anyio.Path(job["log"])
     address = job["target"]

@@ -81,7 +81,7 @@ def command(
     Exit codes: 0 if nothing is wrong, or only odd; 1 if something is wrong; 2 if that is the configuration.
     """
     from racer import doctor  # noqa: PLC0415 - dnspython and more, loaded for this command only
-    from racer.config import MemorySettings  # noqa: PLC0415
+    from racer.config import MemorySettings  # noqa: PLC0415 - likewise
 
     target = Target.parse(host or doctor.DEFAULT_HOST, tls=tls)
     configuration, findings = doctor.check_configuration(config)

@@ -344,7 +344,7 @@ def _unknown(name: str, commands: Sequence[str]) -> str:
 
 def _is_host(text: str) -> bool:
     from racer._target import Target  # noqa: PLC0415 - where nothing else is left to do
-    from racer.errors import ConfigError  # noqa: PLC0415
+    from racer.errors import ConfigError  # noqa: PLC0415 - likewise
 
     try:
         host = Target.parse(text).host

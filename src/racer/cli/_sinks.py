@@ -134,4 +134,4 @@ class _Terminal:
 
 def terminal_sink(screen: Screen) -> OutputSink:
     """Return what shows a text to a person; escape sequences of the server's do not reach the terminal."""
-    return OutputSink(_Terminal(screen))  # type: ignore[arg-type]
+    return OutputSink(_Terminal(screen))  # type: ignore[arg-type] # all that is used of a file is `write` and `flush`

@@ -102,7 +102,7 @@ def _named(options: Mapping[str, Any], depth: int) -> Iterator[str]:
 def system_resolvers() -> list[Resolver]:
     """Return the resolvers that this machine asks, as its settings say; none where they cannot be read."""
     import dns.exception  # noqa: PLC0415 - a tenth of a second
-    import dns.resolver  # noqa: PLC0415
+    import dns.resolver  # noqa: PLC0415 - likewise
 
     try:
         servers = dns.resolver.Resolver(configure=True).nameservers[:_MAX_SYSTEM]

@@ -63,9 +63,9 @@ def metric_exporter(
     return exporter
 
 
-def _made(  # its two classes have nothing in common
+def _made(
     settings: Settings, signal: Signal, name: str, hearing: Hearing, timeout: float | None
-) -> Any:  # noqa: ANN401
+) -> Any:  # noqa: ANN401 - the two classes have nothing in common
     carrier = settings.carriers[signal]
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     try:
@@ -100,12 +100,12 @@ def _session(hearing: Hearing) -> Any:  # noqa: ANN401 - a class of requests, wh
     class Told(session):  # type: ignore[misc]  # known when it is loaded
         def merge_environment_settings(
             self,
-            url: Any,  # noqa: ANN401
-            proxies: Any,  # noqa: ANN401
-            stream: Any,  # noqa: ANN401
-            verify: Any,  # noqa: ANN401
+            url: Any,  # noqa: ANN401 - requests' own signature
+            proxies: Any,  # noqa: ANN401 - requests' own signature
+            stream: Any,  # noqa: ANN401 - requests' own signature
+            verify: Any,  # noqa: ANN401 - requests' own signature
             cert: Any,  # noqa: ANN401 - requests' own signature
-        ) -> Any:  # noqa: ANN401
+        ) -> Any:  # noqa: ANN401 - likewise
             # REQUESTS_CA_BUNDLE, which is for everybody, would override the certificate that is for the collector.
             own = self.verify if verify is None and self.verify is not True else verify
             return super().merge_environment_settings(url, proxies, stream, own, cert)

@@ -94,7 +94,7 @@ class Handle:
 
     def _make(self, settings: Settings, service_name: str | None) -> None:
         # Not before it is asked for: the SDK takes a while to load.
-        from racer.telemetry import _making  # noqa: PLC0415
+        from racer.telemetry import _making  # noqa: PLC0415 - as said
 
         made = _making.make(settings, service_name=service_name)
         self._spans, self._metrics = made.spans, made.metrics

@@ -294,8 +294,8 @@ class _Forwarding(MetricExporter):
     def __init__(self, make: Callable[[], MetricExporter]) -> None:
         exporter = make()
         super().__init__(  # as the reader reads them off an exporter
-            preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001
-            preferred_aggregation=exporter._preferred_aggregation,  # noqa: SLF001
+            preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001 - it tells nobody else
+            preferred_aggregation=exporter._preferred_aggregation,  # noqa: SLF001 - likewise
         )
         self.result: MetricExportResult | None = None
         self._make = make
