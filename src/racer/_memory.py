@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
-import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ import anyio
 import anyio.to_thread
 
 from racer import _memory_file
+from racer._directories import state_directory
 from racer._memory_file import SALT_BYTES, Stored, Unusable, digest
 from racer._memory_table import Key, Table
 from racer._network_id import network_id
@@ -40,9 +40,6 @@ _LOOK_AROUND: Final = 2.0  # seconds after which it is looked again which networ
 _READY: Final = 0.25  # seconds a race waits at most for the file and the look around
 _SAVE_AFTER: Final = 2.0  # seconds; what is learned meanwhile is written in one go
 _SAVE_LIMIT: Final = 0.9  # seconds a dialer's end waits; less than a goodbye may take
-_JUMP: Final = (
-    5.0  # seconds by which a clock may differ from the loop's before one of them has jumped
-)
 
 logger = logging.getLogger("racer.memory")
 
@@ -126,7 +123,7 @@ class Memory:
         Raises:
             RuntimeError: there is no home directory.
         """
-        return _state_directory() / "racer" / "memory.json"
+        return state_directory() / "racer" / "memory.json"
 
     @property
     def file(self) -> Path | None:
@@ -354,26 +351,3 @@ class Memory:
         if text not in self._said and len(self._said) < 100:
             self._said.add(text)
             logger.warning(message, *args)
-
-
-def _state_directory() -> Path:
-    """Return the user's state directory, absolute."""
-    # XDG: a relative path is invalid and to be ignored; it would also mean the working directory.
-    if sys.platform == "win32":
-        return _absolute("LOCALAPPDATA") or _home() / "AppData" / "Local"
-    if sys.platform == "darwin":
-        return _home() / "Library" / "Application Support"
-    return _absolute("XDG_STATE_HOME") or _home() / ".local" / "state"
-
-
-def _absolute(variable: str) -> Path | None:
-    path = Path(os.environ.get(variable) or "")
-    return path if path.is_absolute() else None
-
-
-def _home() -> Path:
-    home = Path.home()
-    if not home.is_absolute():
-        msg = f"the home directory is given as {str(home)!r}, which is relative"
-        raise RuntimeError(msg)
-    return home

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 
 from racer import _registry
+from racer._directories import configuration_directory
 from racer.config._reading import examine
 from racer.config._settings import Configuration, EntrantSettings
 from racer.errors import ConfigError, DialerClosed, WrongLoop
@@ -113,30 +113,7 @@ def default_path() -> Path:
     named = os.environ.get("RACER_CONFIG")
     if named:
         return Path(named)
-    return _user_directory() / "racer" / "racer.toml"
-
-
-def _user_directory() -> Path:
-    """Return the user's configuration directory, absolute."""
-    # XDG: a relative path is invalid and to be ignored; it would also mean the working directory.
-    if sys.platform == "win32":
-        return _absolute(os.environ.get("APPDATA")) or _home() / "AppData" / "Roaming"
-    if sys.platform == "darwin":
-        return _home() / "Library" / "Application Support"
-    return _absolute(os.environ.get("XDG_CONFIG_HOME")) or _home() / ".config"
-
-
-def _absolute(text: str | None) -> Path | None:
-    path = Path(text or "")
-    return path if path.is_absolute() else None
-
-
-def _home() -> Path:
-    home = Path.home()
-    if not home.is_absolute():
-        msg = f"the home directory is given as {str(home)!r}, which is relative"
-        raise RuntimeError(msg)
-    return home
+    return configuration_directory() / "racer" / "racer.toml"
 
 
 def _may_be_there(path: Path) -> bool:
