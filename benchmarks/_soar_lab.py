@@ -173,11 +173,19 @@ class Lab:
         )
 
     async def counts(self) -> Counts:
-        """Return what has crossed the link between client and resolver so far."""
+        """Return what has crossed the link between client and resolver so far.
+
+        Raises:
+            Unusable: the program that is the link has ended.
+        """
         assert self._link is not None
         assert self._link.stdin is not None
-        await self._link.stdin.send(b"\n")
-        told = (await _line(self._link)).split()
+        try:
+            await self._link.stdin.send(b"\n")
+            told = (await _line(self._link)).split()
+        except (anyio.BrokenResourceError, anyio.EndOfStream) as exc:
+            msg = f"the link between the hosts ended by itself (status {self._link.returncode}): a bug of this benchmark"
+            raise Unusable(msg) from exc
         return Counts(*map(int, told[:4]))
 
     async def _make_namespaces(self, link: Link, seed: int, stack: AsyncExitStack) -> None:

@@ -65,7 +65,7 @@ def test_the_users_configuration_directory(
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("racer.config._places.sys", SimpleNamespace(platform=platform))
+    monkeypatch.setattr("racer._directories.sys", SimpleNamespace(platform=platform))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert str(config.default_path()) == expected.format(home=home) + "/racer/racer.toml"
