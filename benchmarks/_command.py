@@ -21,6 +21,7 @@ __all__ = (
     "Parser",
     "Progress",
     "check_output",
+    "cut_by",
     "filled",
     "ms",
     "nearest",
@@ -147,6 +148,13 @@ def check_output(options: argparse.Namespace) -> None:
             f"nothing can be written to {out} ({exc.strerror}); choose another folder with --output"
         )
         raise Unusable(msg) from exc
+
+
+def cut_by(exc: BaseException) -> str:
+    """Return the name of what ended a run before its time; task groups put themselves around it."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return type(exc).__name__
 
 
 def nearest(what: str, text: str, known: Collection[str], *, cutoff: float = 0.6) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from benchmarks._soar_links import Link
     from benchmarks._soar_samples import Row, Spread
 
-__all__ = ("kb", "print_head", "print_link", "print_rows")
+__all__ = ("kb", "print_head", "print_link", "print_rows", "told_pace")
 
 _LINE: Final = "{:18}{:>14}{:>7}{:>13}{:>8}{:>7}{:>7}{:>6}"
 
@@ -93,3 +94,12 @@ def kb(rate: float) -> str:
     """Return a rate in kilobytes a second, with one digit behind the point below ten."""
     value = rate / 1000
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
+
+def told_pace(paces: Sequence[float]) -> str:
+    """Return in words how fast the machine was meanwhile."""
+    least, middle, most = (1e6 * of(paces) for of in (min, statistics.median, max))
+    return (
+        f"The machine's pace, base32 of 140 octets by the standard library, in the pauses: {middle:.1f} us "
+        f"({least:.1f} to {most:.1f}). Where processors are the limit, rates go with it."
+    )

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from benchmarks._command import Parser, Progress, check_output, filled, nearest, run_command, shown
+from benchmarks._command import (
+    Parser,
+    Progress,
+    check_output,
+    cut_by,
+    filled,
+    nearest,
+    run_command,
+    shown,
+)
 from benchmarks._dialers import DIALERS, ROUTE_TIMEOUT, STAGGER
 from benchmarks._loops import count
 from benchmarks._machine import Machine
@@ -70,27 +79,37 @@ def _run(options: argparse.Namespace) -> None:
     print_head(seed=options.seed, deadline=_deadline(options))
     progress = Progress(sum(plan.runs for _, plan in plans) * len(DIALERS))
 
+    samples: list[Sample] = []
+    words: dict[str, str] = {}
+    lateness: Lateness | None = None
+
     def tell(kind: Kind, found: list[Sample]) -> None:
+        samples.extend(found)
+        words[kind.name] = kind.words
         progress.clear()
         print_network(kind, rows_of(found), note=_note(plan_of[kind.name]))
 
     plan_of = {kind.name: plan for kind, plan in plans}
     backend, backend_options = _backend(options)
-    samples, lateness = anyio.run(
-        lambda: measure_all(
-            Authorities(),
-            plans,
-            tell=tell,
-            done=lambda kind, dialer, run: progress.step(f"{kind.name}, run {run + 1}, {dialer}"),
-        ),
-        backend=backend,
-        backend_options=backend_options,
-    )
-    words = {kind.name: kind.words for kind, _ in plans}
-    if options.packets:
-        found, told = _measure_packets(options)
-        samples += found
-        words |= told
+    try:
+        _, lateness = anyio.run(
+            lambda: measure_all(
+                Authorities(),
+                plans,
+                tell=tell,
+                done=lambda kind, dialer, run: progress.step(
+                    f"{kind.name}, run {run + 1}, {dialer}"
+                ),
+            ),
+            backend=backend,
+            backend_options=backend_options,
+        )
+        if options.packets:
+            _measure_packets(options, samples, words)
+    except (Exception, KeyboardInterrupt) as exc:
+        if samples:  # minutes of work: what there is, is kept
+            _keep(options, samples, lateness, machine, words, cut=cut_by(exc))
+        raise
     print_lateness(lateness)
     _keep(options, samples, lateness, machine, words)
 
@@ -101,8 +120,10 @@ def _keep(
     lateness: Lateness | None,
     machine: Machine,
     words: dict[str, str],
+    *,
+    cut: str = "",
 ) -> None:
-    """Write figures, picture and page."""
+    """Write figures, picture and page; `cut` names what ended the run before its time."""
     out: Path = options.output
     rows = rows_of(samples)
     races = {name: median_race(samples, name) for name in words}
@@ -123,6 +144,7 @@ def _keep(
         },
         figures=figures_of(samples),
         details={
+            "cut short by": cut,
             "networks": words,
             "lateness": None if lateness is None else asdict(lateness),
             "rows": [asdict(row) for row in rows],
@@ -141,7 +163,7 @@ def _keep(
         samples,
         words=words,
         machine=machine,
-        noise=lateness_in_words(lateness),
+        noise=lateness_in_words(lateness) + (f" The run was cut short by {cut}." if cut else ""),
         picture=picture,
     )
     print()
@@ -152,8 +174,10 @@ def _keep(
 # --- packets --------------------------------------------------------------------------------
 
 
-def _measure_packets(options: argparse.Namespace) -> tuple[list[Sample], dict[str, str]]:
-    """Return the samples of networks of packets, and what is wrong with each, printing their tables."""
+def _measure_packets(
+    options: argparse.Namespace, samples: list[Sample], words: dict[str, str]
+) -> None:
+    """Add the samples of networks of packets, and what is wrong with each, printing their tables."""
     print()
     print(
         filled(
@@ -161,8 +185,6 @@ def _measure_packets(options: argparse.Namespace) -> tuple[list[Sample], dict[st
             "is new to the network each time."
         )
     )
-    samples: list[Sample] = []
-    words: dict[str, str] = {}
 
     def tell(kind: Kind, found: list[Sample]) -> None:
         samples.extend(found)
@@ -171,7 +193,6 @@ def _measure_packets(options: argparse.Namespace) -> tuple[list[Sample], dict[st
 
     runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     anyio.run(lambda: measure_packets(runs=runs, deadline=PACKETS_DEADLINE, tell=tell))
-    return samples, words
 
 
 # --- the command line -----------------------------------------------------------------------

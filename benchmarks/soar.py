@@ -22,14 +22,24 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from benchmarks._command import Parser, Progress, check_output, filled, nearest, run_command, shown
+from benchmarks._command import (
+    Parser,
+    Progress,
+    check_output,
+    cut_by,
+    filled,
+    nearest,
+    run_command,
+    shown,
+)
 from benchmarks._loops import count
-from benchmarks._machine import Machine
-from benchmarks._results import Results, Unusable
+from benchmarks._machine import Machine, pace
+from benchmarks._results import Figure, Results, Unusable
 from benchmarks._soar_lab import Ground, chosen_ground
 from benchmarks._soar_links import LINKS, one_link
 from benchmarks._soar_measuring import Plan, measure
@@ -37,7 +47,7 @@ from benchmarks._soar_pages import draw, write_page
 from benchmarks._soar_peers import found_peers
 from benchmarks._soar_resolvers import PROGRAMS, installed_resolvers
 from benchmarks._soar_samples import figures_of, rows_of
-from benchmarks._soar_telling import print_head, print_link, print_rows
+from benchmarks._soar_telling import print_head, print_link, print_rows, told_pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,30 +104,39 @@ def _run(options: argparse.Namespace) -> None:
     most = sum(len(one.resolvers) + len(one.peers) for one in courses) * plan.runs * 3
     progress = Progress(most)
 
+    samples: list[Sample] = []
+    paces: list[float] = []
+
     def tell(resolver: str, found: list[Sample]) -> None:
+        samples.extend(found)
         progress.clear()
         print_rows(resolver, rows_of(found))
 
-    samples: list[Sample] = []
-    for course in courses:
-        progress.clear()
-        print_link(course.link)
-        samples += anyio.run(_measured, course, plan, tell, progress)
+    def done(words: str) -> None:
+        progress.step(words)
+        paces.append(pace())
+
+    keep = partial(_keep, options, samples, paces, plan, machine=machine, why=why, missing=missing)
+    try:
+        for course in courses:
+            progress.clear()
+            print_link(course.link)
+            anyio.run(_measured, course, plan, tell, done)
+    except (Exception, KeyboardInterrupt) as exc:
+        if samples:  # minutes of work: what there is, is kept
+            keep(cut=cut_by(exc))
+        raise
     progress.clear()
-    _keep(options, samples, plan=plan, machine=machine, why=why, missing=missing)
+    keep()
 
 
 async def _measured(
-    course: _Course, plan: Plan, tell: Callable[[str, list[Sample]], None], progress: Progress
-) -> list[Sample]:
-    return await measure(
-        course.link,
-        course.resolvers,
-        course.peers,
-        plan,
-        tell=tell,
-        done=progress.step,
-    )
+    course: _Course,
+    plan: Plan,
+    tell: Callable[[str, list[Sample]], None],
+    done: Callable[[str], None],
+) -> None:
+    await measure(course.link, course.resolvers, course.peers, plan, tell=tell, done=done)
 
 
 def _courses(options: argparse.Namespace, peers: list[Peer]) -> list[_Course]:
@@ -157,13 +176,16 @@ def _courses(options: argparse.Namespace, peers: list[Peer]) -> list[_Course]:
 def _keep(
     options: argparse.Namespace,
     samples: list[Sample],
-    *,
+    paces: list[float],
     plan: Plan,
+    *,
     machine: Machine,
     why: str | None,
     missing: list[str],
+    cut: str = "",
 ) -> None:
-    """Write figures, pictures and page."""
+    """Write figures, pictures and page; `cut` names what ended the run before its time."""
+    paces = paces or [pace()]
     out: Path = options.output
     rows = rows_of(samples)
     links = {name: LINKS[name].words for name in dict.fromkeys(row.link for row in rows)}
@@ -178,8 +200,9 @@ def _keep(
             "patience": plan.patience,
             "network": plan.ground.value,
         },
-        figures=figures_of(samples),
+        figures=[*figures_of(samples), Figure(name="machine/pace", unit="s", values=tuple(paces))],
         details={
+            "cut short by": cut,
             "links": links,
             "missing peers": missing,
             "rows": [asdict(row) for row in rows],
@@ -193,9 +216,13 @@ def _keep(
         notes.append(f"For network namespaces: {why}.")
     if missing:
         notes.append(f"Peers that were not found on PATH: {', '.join(missing)}.")
+    notes.append(told_pace(paces))
+    if cut:
+        notes.append(f"The run was cut short by {cut}: what had been measured by then is here.")
     write_page(out / "soar.html", rows, links=links, machine=machine, notes=notes, drawn=drawn)
     names = ["soar.json", *(picture.name for picture in drawn), "soar.html"]
     print()
+    print(filled(told_pace(paces)))
     print(filled(f"written to {shown(out)}: {', '.join(names)}"))
 
 

@@ -577,6 +577,22 @@ def test_who_stops_reading_ends_it_quietly(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_what_was_measured_before_a_run_is_cut_short_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(race, "print_network", fail)
+    options = ("--virtual", "--runs", "1", "--network", "refused", "--network", "clean")
+    with pytest.raises(ExceptionGroup):
+        race.main([*options, "--output", str(tmp_path), "--no-pictures"])
+    kept = Results.read(tmp_path / "race.json", benchmark="race")
+    assert {sample["network"] for sample in kept.details["samples"]} == {"refused"}
+    assert kept.details["cut short by"] == "KeyError"
+    assert "cut short by" in (tmp_path / "race.html").read_text(encoding="utf-8")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

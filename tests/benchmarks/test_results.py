@@ -63,6 +63,23 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8"))["schema"] == SCHEMA
 
 
+def test_files_of_before_machines_had_a_pace_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "race.json"
+    results(figure("a", 0.1)).write(path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    del data["machine"]["pace"]
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert Results.read(path).machine.pace is None
+    assert "pace" not in Results.read(path).machine.words
+    assert replace(MACHINE, pace=10.9e-6).words.endswith(", pace 10.9 us")
+
+
+def test_a_pace_is_a_time() -> None:
+    here = Machine.here()
+    assert here.pace is not None
+    assert 0 < here.pace < 1e-2
+
+
 def test_a_median_lies_in_its_interval() -> None:
     # By hand, from the binomial distribution: of 20 values the 6th to the 15th, of 10 the 2nd to the 9th.
     assert spread(range(20)) == (9.5, 5, 14)

@@ -31,7 +31,7 @@ from benchmarks._soar_transfers import checksum, download, pieces, upload
 from racer.testing import stream_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
 needs_a_resolver = pytest.mark.skipif(
@@ -396,6 +396,29 @@ def test_a_small_run_on_loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     page = (tmp_path / "soar.html").read_text(encoding="utf-8")
     assert "through" in page
     assert "no delay" in page
+
+
+@pytest.mark.parametrize("end", [RuntimeError("the lab fell down"), KeyboardInterrupt()])
+def test_what_was_measured_before_a_run_is_cut_short_is_kept(
+    end: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure(*_: object, tell: Callable[[str, list[Sample]], None], **__: object) -> None:
+        await anyio.lowlevel.checkpoint()
+        tell("unbound", [START])
+        raise end
+
+    monkeypatch.setattr(soar, "installed_resolvers", lambda: ["unbound"])
+    monkeypatch.setattr(soar, "measure", measure)
+    argv = [*LEAST, "--network", "relays", "--output", str(tmp_path), "--no-pictures"]
+    if isinstance(end, Exception):
+        with pytest.raises(RuntimeError, match="fell down"):
+            soar.main(argv)
+    else:
+        assert soar.main(argv) == 130
+    kept = Results.read(tmp_path / "soar.json", benchmark="soar")
+    assert [sample["what"] for sample in kept.details["samples"]] == ["start"]
+    assert kept.details["cut short by"] == type(end).__name__
+    assert "cut short by" in (tmp_path / "soar.html").read_text(encoding="utf-8")
 
 
 @needs_a_resolver
