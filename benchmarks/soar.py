@@ -40,7 +40,7 @@ from benchmarks._command import (
 from benchmarks._loops import count
 from benchmarks._machine import Machine, pace
 from benchmarks._results import Figure, Results, Unusable
-from benchmarks._soar_lab import Ground, chosen_ground
+from benchmarks._soar_lab import Ground, chosen_ground, in_turns
 from benchmarks._soar_links import LINKS, one_link
 from benchmarks._soar_measuring import Plan, measure
 from benchmarks._soar_pages import draw, write_page
@@ -118,10 +118,11 @@ def _run(options: argparse.Namespace) -> None:
 
     keep = partial(_keep, options, samples, paces, plan, machine=machine, why=why, missing=missing)
     try:
-        for course in courses:
-            progress.clear()
-            print_link(course.link)
-            anyio.run(_measured, course, plan, tell, done)
+        with in_turns():
+            for course in courses:
+                progress.clear()
+                print_link(course.link)
+                anyio.run(_measured, course, plan, tell, done)
     except (Exception, KeyboardInterrupt) as exc:
         if samples:  # minutes of work: what there is, is kept
             keep(cut=cut_by(exc))

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import math
+import os
 import select
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from benchmarks import _soar_peers as soar_peers
 from benchmarks import soar
 from benchmarks._command import COLUMNS
 from benchmarks._results import Results
-from benchmarks._soar_lab import Ground, chosen_ground, free_ports
+from benchmarks._soar_lab import Ground, chosen_ground, free_ports, in_turns
 from benchmarks._soar_links import LINKS
 from benchmarks._soar_relay import Relay
 from benchmarks._soar_resolvers import installed_resolvers
@@ -365,6 +366,16 @@ def test_files_of_another_benchmark_are_not_compared(
     file = tmp_path / "x.json"
     file.write_text("{}", encoding="utf-8")
     assert "is no benchmark's file" in refused(capsys, "--compare", str(file), str(file))
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has policies")
+def test_programs_are_started_under_the_batch_policy_and_ours_stays() -> None:
+    ask = [sys.executable, "-c", "import os; print(os.sched_getscheduler(0))"]
+    before = os.sched_getscheduler(0)
+    with in_turns():
+        told = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=30)
+    assert int(told.stdout) == os.SCHED_BATCH
+    assert os.sched_getscheduler(0) == before
 
 
 # --- the program ----------------------------------------------------------------------------
