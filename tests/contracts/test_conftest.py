@@ -121,6 +121,16 @@ import pytest
 
 pytest.skip("no such system", allow_module_level=True)
 """
+CYCLE = """
+from __future__ import annotations
+
+import socket
+
+
+def test_leaves_a_socket_that_only_the_collector_finds():
+    held = [socket.socket()]
+    held.append(held)
+"""
 FAILS = SUITE.count("test_fails_") + 2  # the async ones fail on both loops
 PASSES = 1 + 2 + 2 + 3 + 4
 
@@ -135,15 +145,16 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     pytester.makeconftest((ROOT / "tests/conftest.py").read_text(encoding="utf-8"))
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     pytester.makepyprojecttoml(settings.replace('testpaths = ["tests"]', ""))
-    pytester.makepyfile(test_suite=SUITE, test_skipped_module=SKIPPED_MODULE)
+    pytester.makepyfile(test_suite=SUITE, test_skipped_module=SKIPPED_MODULE, test_cycle=CYCLE)
     return pytester
 
 
 def test_every_rule_can_fail(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("-n0", "-p", "no:cacheprovider")
     result.assert_outcomes(
-        failed=FAILS, passed=PASSES, skipped=2, xfailed=1, deselected=2, warnings=0
+        failed=FAILS, passed=PASSES + 1, errors=1, skipped=2, xfailed=1, deselected=2, warnings=0
     )
+    result.stdout.fnmatch_lines(["ERROR test_cycle.py::*"])
     failed = [line for line in result.outlines if line.startswith("FAILED")]
     assert len(failed) == FAILS
     assert all("test_fails_" in line for line in failed)
@@ -155,7 +166,7 @@ def test_a_skip_in_ci_is_a_failure(suite: pytest.Pytester, monkeypatch: pytest.M
     result = suite.runpytest_subprocess(
         "-n0", "-p", "no:cacheprovider", "-k", "skip or xfails", "--continue-on-collection-errors"
     )
-    result.assert_outcomes(errors=2, xfailed=1, deselected=FAILS + PASSES + 2)
+    result.assert_outcomes(errors=2, xfailed=1, deselected=FAILS + PASSES + 3)
     result.stdout.fnmatch_lines_random(
         ["*test_skips: everything runs in CI*not today*", "*everything runs in CI*no such system*"]
     )
