@@ -70,36 +70,47 @@ def documented_parts(module: ModuleType) -> Iterator[tuple[str, object]]:
                     yield f"{name}.{attribute}", getattr(thing, attribute)
 
 
-@pytest.fixture(params=public_modules())
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    return importlib.import_module(request.param)
+@pytest.fixture(scope="module")
+def modules() -> list[ModuleType]:
+    """Every public module, imported."""
+    return [importlib.import_module(name) for name in public_modules()]
 
 
-def test_all_is_a_sorted_tuple_without_repeats(module: ModuleType) -> None:
-    assert isinstance(module.__all__, tuple)
-    assert list(module.__all__) == sorted(set(module.__all__), key=export_order)
+def test_all_is_a_sorted_tuple_without_repeats(modules: list[ModuleType]) -> None:
+    lists = {m.__name__: m.__all__ for m in modules}
+    assert [name for name, listed in lists.items() if not isinstance(listed, tuple)] == []
+    ordered = {n: sorted(set(listed), key=export_order) for n, listed in lists.items()}
+    assert {n: order for n, order in ordered.items() if order != list(lists[n])} == {}
 
 
-def test_every_exported_name_exists(module: ModuleType) -> None:
-    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+def test_every_exported_name_exists(modules: list[ModuleType]) -> None:
+    assert [f"{m.__name__}.{n}" for m in modules for n in m.__all__ if not hasattr(m, n)] == []
 
 
-def test_no_public_name_is_left_out(module: ModuleType) -> None:
+def test_no_public_name_is_left_out(modules: list[ModuleType]) -> None:
     """A public definition in a public module is in `__all__`, or it should be private."""
-    assert module.__file__ is not None
-    body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
-    defined = {
-        node.name
-        for node in body
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        and not node.name.startswith("_")
-    }
-    assert sorted(defined - set(module.__all__)) == []
+    left_out = {}
+    for module in modules:
+        assert module.__file__ is not None
+        body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+        defined = {
+            node.name
+            for node in body
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            and not node.name.startswith("_")
+        }
+        left_out[module.__name__] = sorted(defined - set(module.__all__))
+    assert {name: names for name, names in left_out.items() if names} == {}
 
 
-def test_every_exported_name_is_documented(module: ModuleType) -> None:
-    assert inspect.getdoc(module)
-    bare = [name for name, thing in documented_parts(module) if not inspect.getdoc(thing)]
+def test_every_exported_name_is_documented(modules: list[ModuleType]) -> None:
+    assert [m.__name__ for m in modules if not inspect.getdoc(m)] == []
+    bare = [
+        f"{module.__name__}: {name}"
+        for module in modules
+        for name, thing in documented_parts(module)
+        if not inspect.getdoc(thing)
+    ]
     assert bare == []
 
 

@@ -14,12 +14,13 @@ import httpx
 import pytest
 
 from racer.errors import ConfigError
+from tests.transports.amp.keys import PRIVATE, PRIVATE_PEM, PUBLIC
 from tests.transports.fronting.cdn import Origin, free_port, origin_server
-from transports.amp import Amp, AmpBroker, generate_key, public_key_of
+from transports.amp import Amp, AmpBroker, public_key_of
 from transports.amp import __main__ as program
 from transports.amp._allow import AllowList
 from transports.amp._armor import unarmor
-from transports.amp._crypto import open_answer, read_private_key, read_public_key, seal_request
+from transports.amp._crypto import open_answer, seal_request
 from transports.amp._ledger import KEPT_FOR, Ledger, digest_of
 from transports.amp._messages import InnerRequest, InnerResponse
 from transports.amp._urls import BUSTER, encode_path
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-PEM = generate_key()
-READ = read_private_key(PEM)
-PUBLIC = read_public_key(public_key_of(PEM))
 KEY, NONCE = bytes(range(32)), bytes(12)
 
 
@@ -57,7 +55,7 @@ def origin(running_origin: Origin) -> Origin:
 
 @pytest.fixture
 async def broker(origin: Origin, anyio_backend: Any) -> AsyncIterator[AmpBroker]:
-    async with AmpBroker(key=READ, allow=[f"http://127.0.0.1:{origin.port}"]) as running:
+    async with AmpBroker(key=PRIVATE, allow=[f"http://127.0.0.1:{origin.port}"]) as running:
         yield running
 
 
@@ -196,7 +194,7 @@ async def test_an_origin_that_takes_too_long(origin: Origin) -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as mute:
         port = mute.extra(anyio.abc.SocketAttribute.local_port)
         allow = [f"http://127.0.0.1:{port}"]
-        async with AmpBroker(key=READ, allow=allow, timeout=0.01) as broker:
+        async with AmpBroker(key=PRIVATE, allow=allow, timeout=0.01) as broker:
             path = path_of(InnerRequest(method="GET", url=f"http://127.0.0.1:{port}/"))
             answer = answer_in((await get(broker, path))[1])
     assert answer.status == 504
@@ -223,7 +221,7 @@ async def test_a_broker_that_has_too_much_to_do(broker: AmpBroker, origin: Origi
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
-    given = {"key": READ, "allow": ["https://x.example"], **options}
+    given = {"key": PRIVATE, "allow": ["https://x.example"], **options}
     with pytest.raises(ConfigError, match=words):
         AmpBroker(**given)
 
@@ -296,7 +294,7 @@ def test_the_program_makes_keys(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_the_program_serves_until_it_is_told_to_end(tmp_path: Path, origin: Origin) -> None:
     file = tmp_path / "broker.pem"
-    file.write_text(PEM)
+    file.write_text(PRIVATE_PEM)
     command = [sys.executable, "-m", "transports.amp", "broker", "--key", str(file), "--listen", f"127.0.0.1:{free_port()}",
                "--allow", f"http://127.0.0.1:{origin.port}"]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racer.errors import ConfigError, RemoteProtocolError
+from tests.transports.amp.keys import PRIVATE, PRIVATE_PEM, PUBLIC
 from transports.amp import generate_key, public_key_of
 from transports.amp._crypto import (
     _oaep,
@@ -24,10 +25,6 @@ from transports.amp._crypto import (
     seal_request,
 )
 
-PEM = generate_key()
-PRIVATE = read_private_key(PEM)
-PUBLIC = read_public_key(public_key_of(PEM))
-STRANGER = read_private_key(generate_key())
 KEY, NONCE = bytes(range(32)), bytes(range(12))
 
 
@@ -65,7 +62,7 @@ def test_whatever_is_wrong_with_a_request_sounds_the_same() -> None:
     good = json.loads(seal_request(b"request", PUBLIC, key=KEY, nonce=NONCE))
     other = json.loads(seal_request(b"other", PUBLIC, key=bytes(32), nonce=NONCE))
     wrong = [
-        seal_request(b"x", STRANGER.public_key(), key=KEY, nonce=NONCE),
+        seal_request(b"x", read_public_key(public_key_of(generate_key())), key=KEY, nonce=NONCE),
         json.dumps({**good, "k": other["k"]}).encode(),
         json.dumps({**good, "p": other["p"]}).encode(),
         json.dumps({**good, "n": "AAAA"}).encode(),
@@ -99,12 +96,12 @@ def test_garbage_is_one_error(data: bytes) -> None:
 def test_keys_that_cannot_be() -> None:
     curve = ec.generate_private_key(ec.SECP256R1()).public_key()
     of_a_curve = curve.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    for wrong in (PEM, "", b"junk", None, 5):
+    for wrong in (PRIVATE_PEM, "", b"junk", None, 5):
         with pytest.raises(ConfigError, match="PEM text with a PUBLIC KEY"):
             read_public_key(wrong)
     with pytest.raises(ConfigError, match="not a key of RSA"):
         read_public_key(of_a_curve)
-    for wrong in (public_key_of(PEM), "", b"junk", None):
+    for wrong in (public_key_of(PRIVATE_PEM), "", b"junk", None):
         with pytest.raises(ConfigError, match="private key of RSA") as caught:
             read_private_key(wrong)
         assert "junk" not in str(caught.value)

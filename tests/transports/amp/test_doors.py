@@ -18,10 +18,11 @@ from racer.errors import (
     TransportError,
 )
 from racer.testing import StreamLedger, cancel_everywhere, stream_pair
+from tests.transports.amp.keys import PRIVATE, PUBLIC
 from transports._net.tls import ClientContext
-from transports.amp import _doors, _route, generate_key, public_key_of
+from transports.amp import _doors, _route
 from transports.amp._armor import armor
-from transports.amp._crypto import open_request, read_private_key, read_public_key, seal_answer
+from transports.amp._crypto import open_request, seal_answer
 from transports.amp._doors import Door, DoorDialer, Doors
 from transports.amp._messages import InnerRequest, InnerResponse
 from transports.amp._route import AmpRoute, Broker
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.virtual_time
 
-KEY = generate_key()
-PRIVATE, PUBLIC = read_private_key(KEY), read_public_key(public_key_of(KEY))
 PLACE = read_base_url("http://pages.example.org/", "place")
 HERE = Origin("https", "api.example.com", 443)
 

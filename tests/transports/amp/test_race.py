@@ -14,17 +14,15 @@ from benchmarks._amp_cache import CACHE, FRONT, AmpCache, amp_cache
 from racer.abc import Progress, Target, Transport
 from racer.http import RacerTransport
 from racer.testing import ScriptedTransport, fails
+from tests.transports.amp.keys import PRIVATE, PUBLIC_PEM
 from tests.transports.fronting.cdn import Origin, origin_server
-from transports.amp import Amp, AmpBroker, generate_key, public_key_of
-from transports.amp._crypto import read_private_key
+from transports.amp import Amp, AmpBroker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 BROKER = "amp.broker.example.com"
-KEY = generate_key()
-READ, PUBLIC = read_private_key(KEY), public_key_of(KEY)
 
 
 class Relay(Transport):
@@ -60,10 +58,10 @@ def cache() -> Iterator[AmpCache]:
 async def amp(origin: Origin, cache: AmpCache, anyio_backend: Any) -> AsyncIterator[Amp]:
     origin.asked.clear()
     cache.asked.clear()
-    async with AmpBroker(key=READ, allow=[f"http://127.0.0.1:{origin.port}"]) as broker:
+    async with AmpBroker(key=PRIVATE, allow=[f"http://127.0.0.1:{origin.port}"]) as broker:
         cache.hosts[BROKER] = broker.address
         made = Amp(
-            f"https://{BROKER}", PUBLIC, cache_url=f"https://{CACHE}", fronts=[FRONT], tls=cache.context()
+            f"https://{BROKER}", PUBLIC_PEM, cache_url=f"https://{CACHE}", fronts=[FRONT], tls=cache.context()
         )  # fmt: skip
         made._dialer._connector = Straight(cache)  # type: ignore[assignment]
         yield made

@@ -16,19 +16,16 @@ from benchmarks._amp_cache import CACHE, FRONT, AmpCache, Mood, amp_cache
 from racer.abc import MakeContext, Origin, Target
 from racer.errors import ConfigError, LocalProtocolError, NotUsable, TargetRefused, TransportError
 from racer.testing import LocalHost, check_request_transport
+from tests.transports.amp.keys import PRIVATE, PRIVATE_PEM, PUBLIC_PEM
 from tests.transports.fronting.cdn import Origin as Asked
 from tests.transports.fronting.cdn import free_port, origin_server
 from transports.amp import Amp, AmpBroker, generate_key, make, public_key_of
-from transports.amp._crypto import read_private_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 BROKER = "amp.broker.example.com"
-KEY = generate_key()
-READ = read_private_key(KEY)
-PUBLIC = public_key_of(KEY)
 
 
 @dataclass
@@ -61,7 +58,7 @@ class World:
             "tls": self.cache.context(),
             **options,
         }
-        made = Amp(f"https://{BROKER}/pages", PUBLIC, **chosen)
+        made = Amp(f"https://{BROKER}/pages", PUBLIC_PEM, **chosen)
         made._dialer._connector = Straight(self)  # type: ignore[assignment]
         return made
 
@@ -101,7 +98,7 @@ async def world(
     cache.kept.clear()
     cache.mood = Mood.FAIR
     allow = [f"http://127.0.0.1:{origin.port}"]
-    async with AmpBroker(key=READ, allow=allow, path="/pages/") as broker:
+    async with AmpBroker(key=PRIVATE, allow=allow, path="/pages/") as broker:
         cache.hosts[BROKER] = broker.address
         yield World(cache, origin, broker)
 
@@ -145,7 +142,7 @@ async def test_conformance(world: World) -> None:
         ask=echo,
         target=world.target,
         unserved_target=Target("fe80::1%lo", 80),
-        secrets=[KEY],
+        secrets=[PRIVATE_PEM],
         passes=1,
     )
     assert report.sweep is not None
@@ -258,7 +255,7 @@ async def test_what_is_not_on_the_list_is_not_asked(world: World) -> None:
 
 async def test_an_origin_that_is_down_is_told_apart(world: World) -> None:
     port = free_port()
-    async with AmpBroker(key=READ, allow=[f"http://127.0.0.1:{port}"], path="/pages") as broker:
+    async with AmpBroker(key=PRIVATE, allow=[f"http://127.0.0.1:{port}"], path="/pages") as broker:
         world.cache.hosts[BROKER] = broker.address
         route = await world.transport().prepare(Origin("http", "127.0.0.1", port))
         with pytest.raises(TargetRefused, match="could not be asked"):
@@ -282,7 +279,7 @@ async def test_a_redirect_is_left_to_who_asked(world: World) -> None:
 
 async def test_an_answer_that_is_too_long_is_said_to_be(world: World) -> None:
     allow = [f"http://127.0.0.1:{world.origin.port}"]
-    async with AmpBroker(key=READ, allow=allow, path="/pages", max_response=1000) as broker:
+    async with AmpBroker(key=PRIVATE, allow=allow, path="/pages", max_response=1000) as broker:
         world.cache.hosts[BROKER] = broker.address
         async with route_of(world) as route:
             for path in ("/large", "/endless"):
@@ -369,7 +366,7 @@ async def test_a_door_with_a_wrong_certificate_is_not_used(world: World) -> None
 
 async def test_without_a_cache_the_broker_itself_is_asked(world: World) -> None:
     _, port = world.broker.address
-    transport = Amp(f"http://localhost:{port}/pages/", PUBLIC, cache_url=None)
+    transport = Amp(f"http://localhost:{port}/pages/", PUBLIC_PEM, cache_url=None)
     route = await transport.prepare(world.here)
     assert (await ask(world, route)).text == "GET "
     await route.aclose()
@@ -389,7 +386,7 @@ async def test_without_a_cache_the_broker_itself_is_asked(world: World) -> None:
 )
 def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Amp("https://broker.example.com", PUBLIC, **options)
+        Amp("https://broker.example.com", PUBLIC_PEM, **options)
 
 
 @pytest.mark.parametrize(
@@ -407,13 +404,17 @@ def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
 )
 def test_urls_that_cannot_be(url: Any) -> None:
     with pytest.raises(ConfigError, match="broker_url") as caught:
-        Amp(url, PUBLIC)
+        Amp(url, PUBLIC_PEM)
     assert "u:p" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "key",
-    ["", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", KEY],
+    [
+        "",
+        "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+        PRIVATE_PEM,
+    ],
     ids=["empty", "junk", "private"],
 )
 def test_keys_that_cannot_be(key: str) -> None:
@@ -422,14 +423,18 @@ def test_keys_that_cannot_be(key: str) -> None:
 
 
 def test_what_is_served() -> None:
-    amp = Amp("https://broker.example.com", PUBLIC, allow=["https://*.example.com"])
+    amp = Amp("https://broker.example.com", PUBLIC_PEM, allow=["https://*.example.com"])
     assert amp.serves(Target("api.example.com")) is None
     assert "does not serve" in (amp.serves(Target("example.org")) or "")
     assert "interface" in (amp.serves(Target("fe80::1%lo", 443)) or "")
 
 
 def test_made_from_a_configuration() -> None:
-    options = {"broker_url": "https://broker.example.com", "public_key": PUBLIC, "cache_url": ""}
+    options = {
+        "broker_url": "https://broker.example.com",
+        "public_key": PUBLIC_PEM,
+        "cache_url": "",
+    }
     assert make(MakeContext(name="pages", options=options)).name == "pages"
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "broker_url: missing"),
@@ -443,8 +448,8 @@ def test_made_from_a_configuration() -> None:
 
 
 def test_no_key_is_shown() -> None:
-    body = "".join(PUBLIC.splitlines()[1:-1])
-    broker = AmpBroker(key=KEY, allow=["https://example.com"])
+    body = "".join(PUBLIC_PEM.splitlines()[1:-1])
+    broker = AmpBroker(key=PRIVATE_PEM, allow=["https://example.com"])
     assert base64.b64decode(body)
-    assert body not in repr(Amp("https://broker.example.com", PUBLIC))
-    assert KEY.splitlines()[1] not in repr(vars(broker))
+    assert body not in repr(Amp("https://broker.example.com", PUBLIC_PEM))
+    assert PRIVATE_PEM.splitlines()[1] not in repr(vars(broker))
