@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Final
 from racer._connection import Connection
 from racer._host import LoopHost
 from racer._logs import log_error
-from racer._memory import Memory
 from racer._race import Race
 from racer._roster import Entrant, Roster
 from racer._sessions import Sessions
 from racer._spans import Telemetry
-from racer._status import DialerStatus, status_of
 from racer._target import Target
 from racer._tls import Contexts
 from racer.abc import RequestTransport, check_seconds
@@ -32,8 +30,10 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
+    from racer._memory import Memory
     from racer._roster import Place, Recipe
     from racer._spans import Redact
+    from racer._status import DialerStatus
     from racer.abc import Guest
     from racer.config import Configuration
 
@@ -96,9 +96,8 @@ class Dialer:
         if type(max_cleanups) is not int or max_cleanups < 1:
             msg = f"max_cleanups must be a whole number of at least 1, not {max_cleanups!r}"
             raise ConfigError(msg)
-        if memory is not None and not isinstance(memory, Memory):
-            msg = f"memory must be a racer.Memory or None, not {type(memory).__name__}"
-            raise ConfigError(msg)
+        if memory is not None:
+            _check_memory(memory)
         _check_provider(tracer_provider, "tracer_provider", "get_tracer")
         _check_provider(meter_provider, "meter_provider", "get_meter")
         self._roster = Roster(entrants)
@@ -319,6 +318,8 @@ class Dialer:
         Raises:
             WrongLoop: bound to another loop; after its end anyone may ask.
         """
+        from racer._status import DialerStatus, status_of  # noqa: PLC0415 - no dial waits for it
+
         if not self._host.is_ended:
             self._host.check()
         return DialerStatus(
@@ -427,6 +428,14 @@ class Dialer:
             msg = f"only= and exclude= leave none of {', '.join(map(repr, every))}"
             raise ConfigError(msg)
         return chosen
+
+
+def _check_memory(memory: object) -> None:
+    from racer._memory import Memory  # noqa: PLC0415 - who has one has it loaded
+
+    if not isinstance(memory, Memory):
+        msg = f"memory must be a racer.Memory or None, not {type(memory).__name__}"
+        raise ConfigError(msg)
 
 
 def _goodbyes_of(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from racer.errors import DialError, RecordedError
 
-__all__ = ("describe", "one_line", "type_name", "words")
+__all__ = ("describe", "one_line", "shown", "type_name", "words")
 
 _MAX_TEXT = 1000  # characters of one error's words in a report, span or log
 _MAX_RAW = 10_000  # characters of an error's own text that are looked at
 _MAX_CAUSES = 4
 _MAX_MEMBERS = 4
 _MAX_DEPTH = 3
+_MAX_SHOWN = 80  # characters of a value that was given
 
 
 def describe(exc: BaseException) -> str:
@@ -40,6 +41,15 @@ def one_line(text: str) -> str:
             for char in text
         )
     return _cut(text)
+
+
+def shown(value: object) -> str:
+    """Return `value` fit for an error: bounded, and total where `repr` is not (ints of over 4300 digits)."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a caller's object; the error about it must still be told
+        text = type(value).__name__
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 
 def _words(exc: BaseException, depth: int) -> str:

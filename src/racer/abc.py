@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import abc
 import enum
+import importlib
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, TypeVarTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, TypeVar, TypeVarTuple
 
-from racer._finding import Finding, Verdict
-from racer._report import Attempt, Outcome
 from racer._target import Target
+from racer._words import shown
 from racer.errors import ConfigError, Stage
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream, UnreliableObjectStream
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import SpanContext, Tracer
+
+    from racer._finding import Finding, Verdict
+    from racer._guest_status import SessionStatus, TransportStatus
+    from racer._making import Factory, MakeContext, unknown_key
+    from racer._report import Attempt, Outcome
 
 __all__ = (
     "TLS",
@@ -103,15 +108,15 @@ class Traits:
         check_tier(self.tier)
         check_seconds(self.attempt_timeout, "attempt_timeout")
         if not isinstance(self.tls, TLS):
-            msg = f"tls must be a racer.abc.TLS, not {_shown(self.tls)}"
+            msg = f"tls must be a racer.abc.TLS, not {shown(self.tls)}"
             raise ConfigError(msg)
         if not isinstance(self.streaming, bool):
-            msg = f"streaming must be True or False, not {_shown(self.streaming)}"
+            msg = f"streaming must be True or False, not {shown(self.streaming)}"
             raise ConfigError(msg)
         for name in ("max_request_bytes", "max_concurrent"):
             limit = getattr(self, name)
             if limit is not None and (not _is_whole(limit) or limit < 1):
-                msg = f"{name} must be None or a whole number of at least 1, not {_shown(limit)}"
+                msg = f"{name} must be None or a whole number of at least 1, not {shown(limit)}"
                 raise ConfigError(msg)
 
 
@@ -119,17 +124,17 @@ def check_delay(value: object, name: str) -> None:
     """Raise `ConfigError` unless `value` is a delay a race can keep: 0, or 10 ms and more, finite (R5)."""
     seconds = _finite(value)
     if seconds is None:
-        msg = f"{name} must be a finite number of seconds, not {_shown(value)}"
+        msg = f"{name} must be a finite number of seconds, not {shown(value)}"
         raise ConfigError(msg)
     if seconds != 0 and seconds < MIN_DELAY:
-        msg = f"{name}={_shown(value)}: a delay is 0 or at least {MIN_DELAY} s (RFC 8305 §5)"
+        msg = f"{name}={shown(value)}: a delay is 0 or at least {MIN_DELAY} s (RFC 8305 §5)"
         raise ConfigError(msg)
 
 
 def check_tier(value: object) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least 0."""
     if not _is_whole(value) or value < 0:
-        msg = f"tier must be a whole number of at least 0, not {_shown(value)}"
+        msg = f"tier must be a whole number of at least 0, not {shown(value)}"
         raise ConfigError(msg)
 
 
@@ -137,7 +142,7 @@ def check_seconds(value: object, name: str) -> None:
     """Raise `ConfigError` unless `value` is a finite, positive number of seconds."""
     seconds = _finite(value)
     if seconds is None or seconds <= 0:
-        msg = f"{name} must be a finite, positive number of seconds, not {_shown(value)}"
+        msg = f"{name} must be a finite, positive number of seconds, not {shown(value)}"
         raise ConfigError(msg)
 
 
@@ -154,15 +159,6 @@ def _finite(value: object) -> float | None:
     except OverflowError:  # an int beyond every float
         return None
     return seconds if math.isfinite(seconds) else None
-
-
-def _shown(value: object) -> str:
-    """Return `value` fit for an error: bounded, and total where `repr` is not (ints of over 4300 digits)."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - a caller's object; the error about it must still be told
-        text = type(value).__name__
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,38 +277,6 @@ class DialUDP(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStatus:
-    """One session of a guest, as `Dialer.status()` shows it.
-
-    Attributes:
-        id: a short public handle, no secret.
-        state: the guest's own word for its state.
-        streams: open streams.
-        idle: seconds since the peer last proved that it knows the session; `None` when unknown.
-    """
-
-    id: str
-    state: str
-    streams: int = 0
-    idle: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransportStatus:
-    """What a guest has to say about itself now.
-
-    Attributes:
-        health: one word or sentence: `ok` when there is nothing to say.
-        sessions: its sessions, newest first.
-        details: whatever else helps; no secret.
-    """
-
-    health: str = "ok"
-    sessions: tuple[SessionStatus, ...] = ()
-    details: Mapping[str, AttributeValue] = field(default_factory=dict)
-
-
 class Guest(abc.ABC):
     """What both kinds of transport share. `name` has to be set; the rest has defaults."""
 
@@ -340,6 +304,8 @@ class Guest(abc.ABC):
 
     def status(self) -> TransportStatus:
         """Return what `Dialer.status()` shows about this guest; synchronous, no IO."""
+        from racer._guest_status import TransportStatus  # noqa: PLC0415 - no dial waits for it
+
         return TransportStatus()
 
     async def diagnose(self) -> Sequence[Finding]:
@@ -404,66 +370,22 @@ class RequestTransport(Guest):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MakeContext:
-    """What an entry point's factory is given to make a guest from a configuration.
-
-    Attributes:
-        name: the entrant's name in the configuration.
-        options: its options, to be checked by the guest: an unknown key is a `ConfigError`. Not in `repr`, since
-            keys and passwords may be among them.
-        factory: makes another installed guest from its kind, name and options; `None` where that cannot be.
-    """
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    factory: Callable[[str, str, Mapping[str, Any]], Guest] | None = field(
-        default=None, repr=False, compare=False
-    )
-
-    def make_guest(self, kind: str, *, name: str, options: Mapping[str, Any]) -> Guest:
-        """Return another installed guest, for one that is to be built upon it.
-
-        Raises:
-            ConfigError: no such kind is installed, or it refuses the options; says which, and why.
-        """
-        if self.factory is None:
-            msg = f"transport {kind!r} cannot be made here: this context knows no other transports"
-            raise ConfigError(msg)
-        return self.factory(kind, name, options)
-
-    def refuse_unknown(self, *known: str) -> None:
-        """Raise `ConfigError` for an option that is not among `known`, naming the nearest that is."""
-        for key in self.options:
-            if key not in known:
-                raise ConfigError(unknown_key(key, known))
+# What no dial needs. A program that is started for one waits for every class that is made.
+_HOMES: Final = {
+    "Attempt": "racer._report",
+    "Factory": "racer._making",
+    "Finding": "racer._finding",
+    "MakeContext": "racer._making",
+    "Outcome": "racer._report",
+    "SessionStatus": "racer._guest_status",
+    "TransportStatus": "racer._guest_status",
+    "Verdict": "racer._finding",
+    "unknown_key": "racer._making",
+}
 
 
-def unknown_key(key: str, known: tuple[str, ...]) -> str:
-    """Return the words for a key nobody knows, with the nearest valid one."""
-    import difflib  # noqa: PLC0415 - only the wrong pay
-
-    def plain(name: str) -> str:
-        return str(name).replace("-", "_").casefold()
-
-    spelt = {plain(name): name for name in known}
-    near = [spelt[name] for name in difflib.get_close_matches(plain(key), spelt, n=1)]
-    hint = (
-        f"; did you mean {near[0]!r}?"
-        if near
-        else f"; known: {', '.join(sorted(known))}"
-        if known
-        else "; none is known"
-    )
-    return f"unknown key {_shown(key)}{hint}"
-
-
-class Factory(Protocol):
-    """What stands behind an entry point in the group `racer.transports`."""
-
-    def __call__(self, context: MakeContext) -> Guest:
-        """Return a guest made from a configuration's options; no IO.
-
-        Raises:
-            ConfigError: an option is unknown or wrong; says which, and why.
-        """
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import re
 from dataclasses import dataclass, field
@@ -111,6 +110,8 @@ def _scheme(word: str, option: str) -> Scheme:
     if not _SCHEME.match(word):
         msg = f"{option}: what stands before '://' is no scheme; known: {', '.join(known)}"
         raise ConfigError(msg)
+    import difflib  # noqa: PLC0415 - only the wrong pay
+
     near = difflib.get_close_matches(word.lower(), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
     msg = f"{option}: scheme {word!r} is not known; {hint}"

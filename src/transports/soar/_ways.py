@@ -6,23 +6,14 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from anyio.streams.tls import TLSAttribute
-
-from racer.abc import Progress
 from racer.errors import ConfigError, ErrorType, NetworkError
-from transports._net.connector import Connector
-from transports._net.drive import close_by_force
-from transports._net.resolve import SystemResolver
 from transports._net.resolver_urls import ResolverURL, Scheme
-from transports._net.tls import ClientContext, wrap_tls
-from transports.soar.carriers.streams import StreamCarrier
+from transports._net.udp import connect_datagrams
 from transports.soar.carriers.udp import UDPCarrier
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
-
-    from anyio.abc import ByteStream
 
     from racer.abc import DialTCP, DialUDP
     from transports.soar.carriers.abc import Carrier
@@ -42,7 +33,6 @@ MAX_PATHS: Final = 16
 MAX_RESOLVERS: Final = 16
 SYSTEM: Final = "system"
 _MAX_SYSTEM: Final = 3  # as many as the C library asks
-_HTTP2: Final = ("h2",)
 
 
 class Way(NamedTuple):
@@ -135,7 +125,11 @@ def make_ways(
         dial_tcp: makes connections in place of our own sockets.
         dial_udp: likewise, for datagrams.
     """
-    connector = Connector(SystemResolver(), dial_tcp=dial_tcp, dial_udp=dial_udp)
+    carriers = None
+    if not all(map(_is_plain, resolvers)):
+        from transports.soar._carriers import Carriers  # noqa: PLC0415 - a plain resolver takes none of it
+
+        carriers = Carriers(tls=tls, dial_tcp=dial_tcp, dial_udp=dial_udp)
     ways: list[Way] = []
     labels: Counter[str] = Counter()
     for index, zone in enumerate(zones):
@@ -144,57 +138,19 @@ def make_ways(
             labels[label] += 1
             if labels[label] > 1:  # a path, which may be secret, makes the difference
                 label = f"{label} ({labels[label]})"
-            ways.append(_way(resolver, index, label, connector, tls))
+            carrier = (
+                carriers.of(resolver)
+                if carriers is not None
+                else _plain_carrier(resolver, dial_udp or connect_datagrams)
+            )
+            ways.append(Way(carrier, index, resolver.scheme is Scheme.UDP, label))
     return ways[:MAX_PATHS]
 
 
-def _way(
-    resolver: ResolverURL,
-    zone: int,
-    label: str,
-    connector: Connector,
-    tls: ssl.SSLContext | None,
-) -> Way:
-    host, port = resolver.server.host, resolver.server.port
-    match resolver.scheme:
-        case Scheme.UDP:
-            datagrams = partial(connector.open_datagrams, host, port)
-            return Way(UDPCarrier(datagrams), zone, datagram=True, label=label)
-        case Scheme.TCP:
-            opens = partial(_open, connector, resolver, None)
-            return Way(StreamCarrier(opens), zone, datagram=False, label=label)
-        case Scheme.TLS:
-            opens = partial(_open, connector, resolver, ClientContext(tls))
-            return Way(StreamCarrier(opens), zone, datagram=False, label=label)
-        case Scheme.HTTPS:
-            from transports.soar.carriers.https import HTTPSCarrier  # noqa: PLC0415 - h2 takes long to import
-
-            opens = partial(_open, connector, resolver, ClientContext(tls, alpn=_HTTP2))
-            carrier = HTTPSCarrier(opens, authority=resolver.authority, path=resolver.path)
-            return Way(carrier, zone, datagram=False, label=label)
+def _is_plain(resolver: ResolverURL) -> bool:
+    """Whether datagrams go to an address, so that nothing has to be looked up or connected."""
+    return resolver.scheme is Scheme.UDP and resolver.server.is_address
 
 
-async def _open(
-    connector: Connector, resolver: ResolverURL, tls: ClientContext | None
-) -> ByteStream:
-    """Return a stream to the resolver, under TLS that names it where that is wanted; the caller closes it."""
-    server = resolver.server
-    stream = await connector.connect(server.host, server.port, Progress())
-    if tls is None:
-        return stream
-    try:
-        wrapped = await wrap_tls(stream, await tls.get(), server_hostname=server.server_hostname)
-        if resolver.scheme is Scheme.HTTPS:
-            _check_http2(wrapped)
-    except BaseException:
-        await close_by_force(stream)
-        raise
-    return wrapped
-
-
-def _check_http2(stream: ByteStream) -> None:
-    """Refuse a stream on which HTTP/2 was not agreed: some resolvers would answer it with silence."""
-    agreed = stream.extra(TLSAttribute.alpn_protocol, None)
-    if agreed not in _HTTP2:
-        msg = "TLS did not agree on HTTP/2: the resolver has none, or resolver_tls does not offer 'h2' by ALPN"
-        raise NetworkError(msg, error_type=ErrorType.PROTOCOL_ERROR)
+def _plain_carrier(resolver: ResolverURL, dial: DialUDP) -> Carrier:
+    return UDPCarrier(partial(dial, resolver.server.host, resolver.server.port))
