@@ -187,7 +187,8 @@ def test_what_was_in_a_lost_answer_comes_again() -> None:
     said = client.exchange(Lost((2,)))
     assert data_of(said.frames) == b"lost"
     said = client.exchange(Lost((3,)))
-    assert data_of(said.frames) == b""  # said once, queued once
+    assert data_of(said.frames) == b"lost"  # queued once; where answers are lost, each is said again once (SPEC 11.6)
+    assert data_of(client.exchange().frames) == b""
 
 
 def test_a_number_that_is_lost_before_it_came_is_never_executed() -> None:
@@ -218,6 +219,7 @@ def test_losses_that_are_said_as_bits_are_the_same_losses() -> None:
     (message,) = desk.ask(late.message)
     assert client.read(message).payload is None
     assert len(desk.streams) == 1
+    assert data_of(client.exchange().frames) == b"lost"  # once more, where answers are lost
     assert client.exchange().frames == []
 
 

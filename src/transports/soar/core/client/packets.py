@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from transports.soar.core.client.lengths import MOST_SMALL, class_again, class_for, way_again
 from transports.soar.core.client.numbers import FLOOR_EVERY, PacketNumbers
-from transports.soar.core.client.polling import Polls
+from transports.soar.core.client.polling import FRESH_POLLS, FreshPolls, Polls
 from transports.soar.core.client.questions import IN_FLIGHT
 from transports.soar.core.crypto.headers import INFOS, Kind
 from transports.soar.core.crypto.packets import PACKET_OVERHEAD
@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Packets",)
 
-# A server ends a park after 0.25 s at the earliest (SPEC 13.4), counted from when it came there.
-_FRESH_S: Final = 0.2
-_FRESH_POLLS: Final = 2
 _PING: Final = bytes((FrameType.PING,))
-_SHORT_ROOM: Final = 14  # octets of frames in a name of one label
-_MOST_SHORT: Final = 32  # names of one label that are used up to where a long one would do
 _MOST_WHEN_FULL: Final = (
     64  # questions out while the server's floor is far behind, so that numbers last
 )
@@ -42,6 +37,7 @@ _REPORTS_IN_A_POLL: Final = 4
 _MOST_TO_TELL: Final = 16  # questions out for news of losses alone
 _MANY_REPORTS: Final = 2 * _REPORTS_IN_A_POLL
 _ANY_SHARD: Final = 32
+_MOST_AGAIN: Final = 8  # questions that only say again what others carry (SPEC 11.6)
 
 
 class Packets:
@@ -67,15 +63,16 @@ class Packets:
 
     __slots__ = (
         "_dice",
+        "_fresh",
         "_has_spoken",
         "_heard_from",
         "_kind",
-        "_newest",
         "_news",
         "_owner",
         "_paths",
         "_seals",
         "_table",
+        "_tail",
         "_unsent",
         "first",
         "first_sent",
@@ -109,8 +106,9 @@ class Packets:
         # No answer to this number or one above: the server may not have heard that its welcome came.
         self._heard_from = -1
         self._unsent: set[int] = set()
-        self._newest: deque[Question] = deque(maxlen=_FRESH_POLLS)  # of those that may park
+        self._fresh = FreshPolls()
         self._has_spoken = False  # whether this turn has sent stream octets
+        self._tail = table.tail(MOST_SMALL)  # of this turn
         self.first: FirstMessage | None = None
         self.first_sent: dict[int, float] = {}
         self.zones: dict[bytes, int] = {zone.wire: 0}
@@ -162,7 +160,7 @@ class Packets:
         for path in self._paths.values():
             for question in path.recovery.pending.values():
                 if question.owner is self._owner and question.records:
-                    if question.fate is IN_FLIGHT:
+                    if question.fate is IN_FLIGHT and question.needs_answer:
                         self._table.lost(question.records)
                         self.owed -= 1
                     question.records = []
@@ -177,6 +175,7 @@ class Packets:
     def send(self, now: Instant, *, is_busy: bool) -> bool:
         """Send what is queued, and the polls that a busy session owes; return whether something waits for room."""
         self._has_spoken = False
+        self._tail.forget()
         if self._table.has_queued() and not self.numbers.is_full and not self._send_queued(now):
             blocked = self._table.has_queued()
         else:
@@ -198,12 +197,16 @@ class Packets:
                 wanted = max(wanted, told_by - self.outstanding)
             if self.numbers.is_full:
                 wanted = min(wanted, _MOST_WHEN_FULL - self.outstanding)
-            fresh = self._fresh_wanted(now.awake)
+            fresh = self._fresh.wanted(now.awake) if self._has_spoken else 0
+            if is_again := self._tail.is_due():
+                fresh = FRESH_POLLS  # they have room for a small message
             wanted = max(wanted, fresh)
             if wanted <= 0 and self._is_unheard(now.awake):
                 wanted = 1  # two a second are the evidence that a session is lost, or find out that it isn't
             if wanted > 0:
                 blocked = not self._send_polls(now, wanted, fresh=fresh) or blocked
+            if is_again:
+                self._say_again(now)
         elif (
             self.polls.lingers(now.awake)
             and not self.outstanding
@@ -256,7 +259,8 @@ class Packets:
             name_class, alike = 1, 0
             while free > 0:
                 if not alike:
-                    name_class, alike = self._name_class(path, flight, now.awake)
+                    queued = table.queued_octets()
+                    name_class, alike = class_for(path, queued, flight, now.awake)
                 if not self._ask(path, now, name_class=name_class):
                     return True
                 free -= 1
@@ -264,18 +268,6 @@ class Packets:
                 if not alike and not table.has_queued():
                     return True
         return False
-
-    def _fresh_wanted(self, now: float) -> int:
-        """Return how many polls have to go with stream octets that were sent just now (SPEC 13.2).
-
-        What is parked for longer may be answered, with nothing, before the target says anything to them.
-        """
-        if not self._has_spoken:
-            return 0
-        oldest = now - _FRESH_S
-        return _FRESH_POLLS - sum(
-            question.fate is IN_FLIGHT and question.sent_at > oldest for question in self._newest
-        )
 
     def _send_polls(self, now: Instant, wanted: int, *, fresh: int) -> bool:
         """Send `wanted` polls, of which `fresh` may pass a full window; return whether there was room for them."""
@@ -313,6 +305,15 @@ class Packets:
                 must -= 1
                 wanted -= 1
         return wanted <= 0
+
+    def _say_again(self, now: Instant) -> None:
+        """Send what a small message consists of once more, as far as no poll has had room for it (SPEC 11.6)."""
+        path = None if self.numbers.is_full else way_again(self._ranked())
+        free = 0 if path is None else min(_MOST_AGAIN, path.room(now.awake))
+        while path is not None and free > 0 and self._tail.is_due():
+            name_class = class_again(path, self._tail.octets, now.awake)
+            self._ask(path, now, name_class=name_class, is_poll=True)
+            free -= 1
 
     def _probe(self, path: Path, now: Instant) -> bool:
         """Ask, where others have no room, whether a doubted path answers by now, with nothing in it; return whether."""
@@ -356,26 +357,6 @@ class Packets:
             usable.sort(key=lambda path: path.expected())
         return usable
 
-    def _name_class(self, path: Path, flight: int, now: float) -> tuple[int, int]:
-        """Return the class of names for what is queued, where `flight` questions go out at once; and for how many.
-
-        One label as long as that is the faster way: long names cost many resolvers a second round trip, and one flight
-        of short ones takes one.
-        """
-        up = path.sizes.up
-        if not path.sizes.has_begun or path.recovery.probes:
-            return up.steps[0], 1
-        queued = self._table.queued_octets()
-        if queued <= _SHORT_ROOM * _MOST_SHORT:
-            flights = 1 if path.has_cheap_long_names else 2
-            if queued <= _SHORT_ROOM * flights * flight:
-                return up.steps[0], 1
-        trial = up.next_trial(now)
-        if trial is not None:
-            return trial, 1
-        left = queued - _SHORT_ROOM * _MOST_SHORT
-        return up.current, max(1, left // path.zone.classes[up.current].capacity)
-
     def _ask(
         self,
         path: Path,
@@ -401,6 +382,7 @@ class Packets:
         if not (records or is_poll):
             numbers.untold(reports)
             return False
+        again = [] if records or frames else self._tail.fill(out, room - len(out))
         if floor >= 0:
             numbers.told_at = number
         if size_class is None:
@@ -438,18 +420,28 @@ class Packets:
         self.outstanding += 1
         self.parked += may_park
         if may_park:
-            self._newest.append(question)
+            self._fresh.sent(question)
         if records:
-            question.records = records
-            question.needs_answer = True
-            self.owed += 1
-            if type(records[-1]) is StreamSent:
-                if not self._has_spoken:
-                    self._has_spoken = True
-                    self.polls.moved(now.awake)
-                if self._unsent:
-                    self._note_first(records, now.elapsed)
+            self._watch_over(question, records, path, now)
+        elif again:
+            question.records = again
         return True
+
+    def _watch_over(
+        self, question: Question, records: list[Sent], path: Path, now: Instant
+    ) -> None:
+        """Take `question` as one that carries what must arrive."""
+        question.records = records
+        question.needs_answer = True
+        self.owed += 1
+        if type(records[-1]) is StreamSent:
+            if path.recovery.loss.is_notable:
+                self._tail.note(records)
+            if not self._has_spoken:
+                self._has_spoken = True
+                self.polls.moved(now.awake)
+            if self._unsent:
+                self._note_first(records, now.elapsed)
 
     def _note_first(self, records: list[Sent], elapsed: float) -> None:
         for record in records:
@@ -485,7 +477,7 @@ class Packets:
         self.numbers.lost(question.number)
         if question.reports:
             self.numbers.untold(question.reports)
-        if question.records:
+        if question.needs_answer:  # what says something again is no news if it is lost
             self._table.lost(question.records)
 
     def _count_out(self, question: Question) -> None:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
-__all__ = ("Polls",)
+from transports.soar.core.client.questions import IN_FLIGHT
+
+if TYPE_CHECKING:
+    from transports.soar.core.client.questions import Question
+
+__all__ = ("FRESH_POLLS", "FreshPolls", "Polls")
+
+FRESH_POLLS: Final = 2
+"""New polls that a target finds when stream octets reach it."""
+# A server ends a park after 0.25 s at the earliest (SPEC 13.4), counted from when it came there.
+_FRESH_S: Final = 0.2
 
 ACTIVE_S: Final = 2.0
 """How long after stream octets came or went two polls are kept out."""
@@ -102,3 +113,26 @@ class Polls:
     def deadline(self, now: float, parked: int) -> float | None:
         """Return when a busy session with `parked` questions out may want another poll, without an answer."""
         return self._paused_until if not parked and now < self._paused_until else None
+
+
+class FreshPolls:
+    """The newest questions that may park.
+
+    What is parked for longer may be answered, with nothing, before the target says anything to the octets that go now.
+    """
+
+    __slots__ = ("_newest",)
+
+    def __init__(self) -> None:
+        self._newest: deque[Question] = deque(maxlen=FRESH_POLLS)
+
+    def sent(self, question: Question) -> None:
+        """Note that `question`, which may park, is sent."""
+        self._newest.append(question)
+
+    def wanted(self, now: float) -> int:
+        """Return how many have to go with stream octets that are sent now (SPEC 13.2)."""
+        oldest = now - _FRESH_S
+        return FRESH_POLLS - sum(
+            question.fate is IN_FLIGHT and question.sent_at > oldest for question in self._newest
+        )

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from transports.soar.core.client.questions import ANSWERED, IN_FLIGHT, LOST
+from transports.soar.core.loss import LossShare
 
 if TYPE_CHECKING:
     from transports.soar.core.client.questions import Question
@@ -32,6 +33,7 @@ class Recovery:
     Attributes:
         pending: by the id of their message, the lost ones included as long as an answer is taken.
         probes: how often in a row the probe timeout has passed.
+        loss: how many of its questions are lost, of those that no server holds.
     """
 
     __slots__ = (
@@ -41,6 +43,7 @@ class Recovery:
         "_productive",
         "_queues",
         "_sequence",
+        "loss",
         "pending",
         "probes",
     )
@@ -48,6 +51,7 @@ class Recovery:
     def __init__(self) -> None:
         self.pending: dict[int, Question] = {}
         self.probes = 0
+        self.loss = LossShare()
         self._queues: dict[int, deque[Question]] = {}
         self._expiring: deque[tuple[float, Question]] = deque()
         self._sequence = 0
@@ -76,6 +80,8 @@ class Recovery:
         if is_productive and sequence > self._productive:
             self._productive = sequence
         self.probes = 0
+        if self.loss.share and not question.may_park:
+            self.loss.arrived()
 
     def lose(self, question: Question, now: float) -> None:
         """Take `question` as lost; an answer still counts for a while."""
@@ -96,6 +102,9 @@ class Recovery:
                 queue.popleft()
         if not lost:
             lost = self._probe(now)
+        for question in lost:
+            if not question.may_park:  # one that waited may only be late, since its resolver asked again
+                self.loss.lost()
         expiring = self._expiring
         while expiring and expiring[0][0] <= now:
             question = expiring.popleft()[1]
@@ -148,8 +157,11 @@ class Recovery:
         self._probed_at = now
         given_up: list[Question] = []
         while queue and len(given_up) < _PROBES:
-            head = queue.popleft()
+            head = queue[0]
             if head.fate is IN_FLIGHT:
+                if given_up and now < head.sent_at + head.lane.srtt:
+                    break  # its answer cannot be expected yet
                 given_up.append(head)
                 self.lose(head, now)
+            queue.popleft()
         return given_up

@@ -44,11 +44,12 @@ class Record:
         sealed: the answer's octets, while they are kept.
         sent: what the answer carried, until the client has it or says that it is lost.
         repeats: how often the octets were sent again.
+        was_held: it was parked.
         is_lost: the client has counted the answer lost, and will not say so again. So nothing that must arrive may be
             put into it any more.
     """
 
-    __slots__ = ("is_lost", "repeats", "sealed", "sent", "since", "state")
+    __slots__ = ("is_lost", "repeats", "sealed", "sent", "since", "state", "was_held")
 
     def __init__(self, since: float, state: RecordState = WAITING) -> None:
         """Begin with the first copy."""
@@ -57,6 +58,7 @@ class Record:
         self.sealed: bytes | None = None
         self.sent: list[Sent] | None = None
         self.repeats = 0
+        self.was_held = False
         self.is_lost = False
 
 

@@ -8,6 +8,7 @@ from racer.errors import ProtocolError
 from transports.soar.core.crypto.headers import Kind, full_number
 from transports.soar.core.crypto.notices import EndCode
 from transports.soar.core.crypto.packets import ANSWER_OVERHEAD
+from transports.soar.core.loss import LossShare
 from transports.soar.core.server.parking import Park, Parking
 from transports.soar.core.server.receipts import Receipts
 from transports.soar.core.server.records import ANSWERED, DEAD, MAX_OUTSTANDING, WAITING, Records
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from transports.soar.core.server.replies import Replies
     from transports.soar.core.server.session_streams import SessionStreams
     from transports.soar.core.streams.frames import Frame
+    from transports.soar.core.streams.sender import Sent
 
 __all__ = ("Session", "SessionOwner")
 
@@ -44,6 +46,9 @@ _CHALLENGE_OCTETS: Final = 5
 _DATA: Final = Kind.DATA  # an enumeration is slow to ask for its members
 _NO_SAMPLE: Final = (float("inf"), 0.0)
 _RECORD_OCTETS: Final = 200  # that one packet number takes
+_TAIL_OCTETS: Final = 2_400  # two answers, about (SPEC 11.6)
+# A resolver that has waited for so long may have asked again, and takes the answer to its older copy no more.
+_HELD_S: Final = 0.03
 
 
 class SessionOwner(Protocol):
@@ -90,6 +95,7 @@ class Session:
         records: its packet numbers.
         began: when, in elapsed seconds.
         asked: when the newest authentic question came, in elapsed seconds.
+        loss: how many of its answers are lost, of those that were given at once.
         is_confirmed: whether a data packet has come.
         has_executed: whether any frame was executed.
         is_over: whether it has ended.
@@ -104,6 +110,7 @@ class Session:
         "_rtt",
         "_sample",
         "_seals",
+        "_tail",
         "alarm",
         "asked",
         "began",
@@ -112,6 +119,7 @@ class Session:
         "is_confirmed",
         "is_over",
         "lease_alarm",
+        "loss",
         "may_execute",
         "parking",
         "prefix",
@@ -153,6 +161,8 @@ class Session:
         self.counted = 0
         self._rtt = 0.0
         self._sample: tuple[float, float] = _NO_SAMPLE
+        self.loss = LossShare()
+        self._tail = streams.table.tail(_TAIL_OCTETS)
         self.alarm: Alarm | None = None
         self.lease_alarm: Alarm | None = None
 
@@ -247,6 +257,8 @@ class Session:
         freed = self.records.raise_floor(floor)
         if not freed:
             return
+        if self.loss.share:
+            self.loss.arrived(sum(not record.was_held for _, record in freed))
         table = self.streams.table
         parks = self.parking.parks
         for number, record in freed:
@@ -272,6 +284,8 @@ class Session:
         if record is None:
             self.records.bury(number, now.awake)
             return
+        if not (record.is_lost or record.was_held):  # what was held may be late, as its resolver asked again
+            self.loss.lost()
         record.is_lost = True
         if record.sent is not None:
             self.streams.table.lost(record.sent)
@@ -298,7 +312,7 @@ class Session:
                 self._set_alarm(park)
         elif (
             info.may_park
-            and not self.streams.table.has_queued()
+            and not self._has_words()
             and question.name_class == 1
             and not question.source.tcp
             and not record.is_lost
@@ -310,6 +324,7 @@ class Session:
     def _park(
         self, number: int, record: Record, question: Question, info: Info, now: Instant
     ) -> None:
+        record.was_held = True
         park = Park(number, question, info, record.since)
         crowded = self.parking.add(park, now)
         if crowded is not None:
@@ -353,9 +368,10 @@ class Session:
         if receipt is not None:
             out += encode_frame(Challenge(receipt.token))
             left = min(room, receipt.allowance - ANSWER_OVERHEAD) - _CHALLENGE_OCTETS
-        sent = [] if record.is_lost or left <= 0 else table.fill(out, left)
+        held = now.awake - record.since
+        sent = [] if record.is_lost or left <= 0 else self._fill(out, left, held)
         backlog = -(-queued // room) if (queued := table.queued_octets()) else 0
-        sealed = self._seals.seal_answer(number, backlog, now.awake - record.since, bytes(out))
+        sealed = self._seals.seal_answer(number, backlog, held, bytes(out))
         if not self.records.sealed_octets:
             self._owner.keep_repeats(self, now)
         if self._sample is _NO_SAMPLE:
@@ -368,6 +384,21 @@ class Session:
             if table.events:
                 self.streams.tell()
         self._owner.replies.sealed(question, sealed)
+
+    def _has_words(self) -> bool:
+        """Return whether an answer would have anything in it: something new, or what is worth saying again."""
+        return self.streams.table.has_queued() or self._tail.is_due()
+
+    def _fill(self, out: bytearray, room: int, held: float) -> list[Sent]:
+        """Fill an answer: with what is new, or else, where answers are lost, with what the last ones said."""
+        sent = self.streams.table.fill(out, room)
+        if not sent:
+            return self._tail.fill(out, room, once_more=held > _HELD_S)
+        if self.loss.is_notable:
+            self._tail.note(sent)
+        else:
+            self._tail.forget()
+        return sent
 
     def _say_end(
         self, number: int, record: Record, question: Question, code: EndCode, now: Instant
@@ -384,8 +415,7 @@ class Session:
 
     def pump(self, now: Instant) -> None:
         """Answer parked questions, oldest first, while there is something to say."""
-        table = self.streams.table
-        while table.has_queued() and (park := self.parking.oldest()) is not None:
+        while self._has_words() and (park := self.parking.oldest()) is not None:
             self._release(park, now)
 
     def finish(self, code: EndCode, now: Instant) -> None:

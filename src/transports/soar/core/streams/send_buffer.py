@@ -127,6 +127,13 @@ class SendBuffer:
         else:
             self.lost.add(start, stop)
 
+    def is_open(self, start: int, stop: int, *, fin: bool) -> bool:
+        """Return whether one of these octets, or FIN with them, is not known to have arrived."""
+        if fin and not self.fin_acked:
+            return True
+        start = max(start, self.base)
+        return start < stop and (not self._acked.size or bool(self._acked.gaps(start, stop)))
+
     def clear(self) -> None:
         """Forget all octets: none will be sent any more."""
         self.data = bytearray()

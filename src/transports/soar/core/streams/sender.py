@@ -229,6 +229,60 @@ class Sender:
                 stream.starved = False
                 self._events.append(StreamWritable(stream.number))
 
+    # --- the same once more -----------------------------------------------------------------
+
+    @property
+    def under_way(self) -> int:
+        """How many octets were sent and are not settled, over all streams."""
+        return self._kept
+
+    def is_open(self, record: Sent) -> bool:
+        """Return whether what `record` is of is not known to have arrived, and still matters."""
+        if isinstance(record, Control):
+            return not record.settled
+        stream = self._streams.get(record.stream)
+        return (
+            stream is not None
+            and stream.send_state is _OPEN
+            and stream.send.is_open(record.start, record.stop, fin=record.fin)
+        )
+
+    def fill_again(self, out: bytearray, room: int, records: list[Sent]) -> list[Sent]:
+        """Append what other packets have carried already, in that order, as far as it is open and fits in `room`.
+
+        Args:
+            out: a packet that has nothing else to say: while a FIN is due, octets before it would carry it unnoticed.
+            room: octets that it still may have.
+            records: of what is to be said; what is then left to say stays in it.
+
+        Returns:
+            the records of what was said: like those of `fill`.
+        """
+        said: list[Sent] = []
+        while records and room >= _LEAST:
+            record = records[0]
+            if not self.is_open(record):
+                del records[0]
+            elif isinstance(record, Control):
+                room -= len(record.wire)
+                if room < 0:
+                    break
+                out += record.wire
+                said.append(records.pop(0))
+            else:
+                number, start, stop, fin = record
+                stream = self._streams[number]
+                start = max(start, min(stream.send.base, stop))
+                end, room = self._put(out, room, stream, start, stop, len(records) - 1)
+                if end < 0:
+                    break
+                said.append(StreamSent(number, start, end, end == stream.send.fin_at))
+                if end < stop:
+                    records[0] = StreamSent(number, end, stop, fin)
+                else:
+                    del records[0]
+        return said
+
     def _finish(self, stream: Stream) -> None:
         if not stream.send.fin_sent:
             stream.send.fin_sent = True

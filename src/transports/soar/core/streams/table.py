@@ -34,6 +34,7 @@ from transports.soar.core.streams.register import Register
 from transports.soar.core.streams.send_buffer import MOST_WAITING
 from transports.soar.core.streams.sender import Sender, Sent, StreamSent
 from transports.soar.core.streams.stream import SendState
+from transports.soar.core.streams.tail import Tail
 from transports.soar.core.streams.targets import MAX_TARGET, TargetInvalid, read_target
 from transports.soar.core.streams.windows import EARLY_WINDOW, Limits
 
@@ -156,6 +157,10 @@ class StreamTable:
         while sender.finished:
             self._settle(sender.finished.pop())
         return records
+
+    def tail(self, most_octets: int) -> Tail:
+        """Return what remembers this side's last frames, to say up to `most_octets` of them again; see `Tail`."""
+        return Tail(self._sender, most_octets=most_octets)
 
     def acked(self, records: list[Sent]) -> None:
         """Note that the packet with these records has arrived. Doing it twice, or after `lost`, is right too."""
