@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ from racer.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from types import TracebackType
     from typing import Literal, Self
 
@@ -416,18 +416,10 @@ class Dialer:
         """Return the names that may take part; `None` for all."""
         if only is None and exclude == ():
             return None
+        from racer._choice import choose  # noqa: PLC0415 - most races leave nobody out
+
         every = [place.name for place in self._roster]
-        wanted = every if only is None else _names(only, "only")
-        unwanted = _names(exclude, "exclude")
-        for name in [*wanted, *(name for name in unwanted if name not in self._roster.gone)]:
-            self._roster[name]
-        chosen = frozenset(wanted) - frozenset(unwanted)
-        if not chosen and not isinstance(
-            exclude, Mapping
-        ):  # else each has its reason, which the race tells
-            msg = f"only= and exclude= leave none of {', '.join(map(repr, every))}"
-            raise ConfigError(msg)
-        return chosen
+        return choose(every, only, exclude, gone=self._roster.gone)
 
 
 def _check_memory(memory: object) -> None:
@@ -460,15 +452,6 @@ def target_of(
         msg = "a Target says port, tls and alpn itself"
         raise ConfigError(msg)
     return host
-
-
-def _names(value: object, what: str) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, bytes) or not isinstance(value, Iterable):
-        msg = f"{what} takes an entrant's name or several, not {type(value).__name__}"
-        raise ConfigError(msg)
-    return list(value)
 
 
 def _check_provider(provider: object, what: str, method: str) -> None:

@@ -339,8 +339,9 @@ class Roster:
         try:
             return self._places[name]
         except (KeyError, TypeError):
-            msg = f"no entrant is called {name!r}; there are {', '.join(map(repr, self._places))}"
-            raise ConfigError(msg) from None
+            from racer._choice import no_such_entrant  # noqa: PLC0415 - only the wrong pay
+
+            raise no_such_entrant(name, self._places) from None
 
     @property
     def gone(self) -> frozenset[str]:

@@ -16,13 +16,13 @@ from racer._report import Outcome
 from racer._target import Target
 from racer.abc import check_seconds
 from racer.cli._columns import wrapped
-from racer.cli._completion import entrant_names
 from racer.cli._exits import CommandError, Exit, silence
 from racer.cli._live import Unwatched, view_on, watch
 from racer.cli._program import (
     config_option,
+    entrants_option,
     json_option,
-    load_dialer,
+    load,
     memory_option,
     plain_option,
 )
@@ -73,20 +73,7 @@ class _Wish:
     help="Verify TLS inside the race, or leave it out; by default on port 443 only.",
 )
 @click.option("--timeout", type=float, metavar="S", help="Seconds for the whole race.")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=entrant_names,
-    help="Let this entrant race (repeatable).",
-)
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=entrant_names,
-    help="Leave this entrant out (repeatable).",
-)
+@entrants_option
 @click.option("--html", metavar="FILE", type=_FILE, help="Write the race as a page, too.")
 @click.option(
     "--save", metavar="FILE", type=_FILE, help="Write the report, too; `racer replay` takes it."
@@ -126,7 +113,7 @@ def command(
     for file in (html, save):
         _check_place(file)
     view: View = Unwatched() if as_json else view_on(Screen.of(sys.stdout, plain=plain))
-    dial = _Dial(load_dialer(config, memory=memory), wish, view)
+    dial = _Dial(load(config, memory=memory).dialer(remember=True), wish, view)
     try:
         anyio.run(dial.run)
     except AllAttemptsFailed as exc:

@@ -19,8 +19,9 @@ from racer.cli._exits import CommandError, Exit
 from racer.cli._partial import Part, check_target
 from racer.cli._program import (
     config_option,
+    entrants_option,
     json_option,
-    load_dialer,
+    load,
     memory_option,
     plain_option,
 )
@@ -86,6 +87,7 @@ def _fields(ctx: click.Context, param: click.Parameter, lines: tuple[str, ...]) 
     help="A field 'Name: value' for the server; others, behind redirects, are not told (repeatable).",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@entrants_option
 @config_option
 @memory_option
 @json_option
@@ -100,6 +102,8 @@ def command(
     timeout: float | None,
     headers: dict[str, str],
     quiet: bool,
+    only: tuple[str, ...],
+    exclude: tuple[str, ...],
     config: str | None,
     memory: bool,
     as_json: bool,
@@ -120,7 +124,7 @@ def command(
     is_file = file is not None and not _is_device(file)
     if file is not None and is_file:
         check_target(file, force=force)
-    dialer = load_dialer(config, memory=memory)
+    dialer = load(config, memory=memory, only=only, exclude=exclude).dialer(remember=True)
     view = progress_on(
         Screen.of(sys.stderr, plain=plain),
         there.path.rpartition("/")[2] or there.host,

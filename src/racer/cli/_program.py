@@ -17,12 +17,12 @@ from racer._version import __version__
 from racer.cli._exits import CommandError, Exit, complain, ending, fill_closed_outputs, silence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from importlib.metadata import EntryPoint
 
     from click.shell_completion import CompletionItem
 
-    from racer._dialer import Dialer
+    from racer.config import Configuration
 
 __all__ = (
     "COMMANDS",
@@ -31,8 +31,9 @@ __all__ = (
     "CommandError",
     "Exit",
     "config_option",
+    "entrants_option",
     "json_option",
-    "load_dialer",
+    "load",
     "memory_option",
     "plain_option",
     "program",
@@ -99,7 +100,7 @@ Exit codes, of every command:
 
 
 def config_option(command: _F) -> _F:
-    """Add `--config FILE`, the parameter `config`: for `load_dialer`."""
+    """Add `--config FILE`, the parameter `config`: for `load`."""
     return click.option(
         "--config",
         metavar="FILE",
@@ -124,7 +125,7 @@ def plain_option(command: _F) -> _F:
 
 
 def memory_option(command: _F) -> _F:
-    """Add `--no-memory`, the parameter `memory`: for `load_dialer`."""
+    """Add `--no-memory`, the parameter `memory`: for `load`."""
     return click.option(
         "--no-memory",
         "memory",
@@ -135,24 +136,61 @@ def memory_option(command: _F) -> _F:
     )(command)
 
 
-def load_dialer(config: str | None, *, memory: bool = True) -> Dialer:
-    """Return a dialer as `--config` says, or as is configured where it says nothing; the caller closes it.
+def entrants_option(command: _F) -> _F:
+    """Add `--only NAME` and `--exclude NAME`, the parameters `only` and `exclude`: for `load`, or for a race."""
+    only = click.option(
+        "--only",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=_entrant_names,
+        help="Let only this entrant race (repeatable).",
+    )
+    exclude = click.option(
+        "--exclude",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=_entrant_names,
+        help="Leave this entrant out (repeatable).",
+    )
+    return only(exclude(command))
+
+
+def _entrant_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from racer.cli._completion import entrant_names  # noqa: PLC0415 - only when a shell asks
+
+    return entrant_names(ctx, param, incomplete)
+
+
+def load(
+    config: str | None,
+    *,
+    memory: bool = True,
+    only: Collection[str] = (),
+    exclude: Collection[str] = (),
+) -> Configuration:
+    """Return what `--config` says, or what is configured where it says nothing, with what the command line changes.
 
     Args:
         config: the file; `None` for the usual one.
         memory: whether it remembers who won, where the configuration does not say no.
+        only: names of the entrants that stay; empty for all.
+        exclude: names of those that do not.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError: the file cannot be used, no entrant of it is called so, or none is left.
         NoTransports: no transport is installed.
     """
     from racer import config as configuration  # noqa: PLC0415 - not every command reads one
 
     read = configuration.read(config)
     if not memory:
-        forgets = configuration.MemorySettings(enabled=False)
-        read = replace(read, memory=forgets)
-    return read.dialer(remember=True)
+        read = replace(read, memory=configuration.MemorySettings(enabled=False))
+    if only or exclude:
+        from racer._choice import choose  # noqa: PLC0415 - likewise
+
+        chosen = choose([each.name for each in read.entrants], only or None, exclude)
+        read = replace(read, entrants=tuple(e for e in read.entrants if e.name in chosen))
+    return read
 
 
 # --- the program ----------------------------------------------------------------------------

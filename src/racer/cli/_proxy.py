@@ -8,22 +8,21 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
 import click
 
-from racer import config as configuration
 from racer import telemetry
 from racer._words import one_line
 from racer.abc import check_seconds
 from racer.cli._aside import Aside
 from racer.cli._exits import Exit, silence
-from racer.cli._program import config_option, json_option, memory_option
+from racer.cli._program import config_option, entrants_option, json_option, load, memory_option
 from racer.cli._ration import Ration
-from racer.config import MemorySettings, ProxySettings
+from racer.config import ProxySettings
 from racer.errors import ConfigError, RacerError
 from racer.proxy import Proxy
 
@@ -56,7 +55,8 @@ between the program and its site.
 \b
 SIGTERM, Ctrl-C   take no more clients, let streams end (--grace), then stop
 the same again    stop at once
-SIGHUP            read the configuration again; open streams go on
+SIGHUP            read the configuration again; open streams go on, and --only
+                  and --exclude hold
 
 Exit code 0 when it stopped as asked, 130 when a second signal made it.
 """
@@ -69,12 +69,24 @@ class _Wish:
     """What the command line says; what it leaves out, the configuration says."""
 
     config: str | None
+    memory: bool
+    only: tuple[str, ...]
+    exclude: tuple[str, ...]
     listen: str | None
     users: Mapping[str, str]
     admin: bool
     as_json: bool
     grace: float
     max_connections: int
+
+    def read(self) -> Configuration:
+        """Return the configuration as it is now, with the entrants that are wanted of it.
+
+        Raises:
+            ConfigError: it cannot be used, or one that is named is not in it.
+            NoTransports: no transport is installed.
+        """
+        return load(self.config, memory=self.memory, only=self.only, exclude=self.exclude)
 
     def settings(self, read: Configuration) -> ProxySettings:
         """Return where to listen, and for whom.
@@ -120,6 +132,7 @@ class _Wish:
     metavar="N",
     help="Clients at once.",
 )
+@entrants_option
 @config_option
 @memory_option
 @json_option
@@ -130,6 +143,8 @@ def command(
     admin: bool,
     grace: float,
     max_connections: int,
+    only: tuple[str, ...],
+    exclude: tuple[str, ...],
     config: str | None,
     memory: bool,
     as_json: bool,
@@ -138,6 +153,9 @@ def command(
     check_seconds(grace, "--grace")
     wish = _Wish(
         config=config,
+        memory=memory,
+        only=only,
+        exclude=exclude,
         listen=listen,
         users=_accounts(users),
         admin=admin,
@@ -145,11 +163,9 @@ def command(
         grace=grace,
         max_connections=max_connections,
     )
-    read = configuration.read(config)
+    read = wish.read()
     settings = wish.settings(read)
     _raise_file_limit(max_connections)
-    if not memory:
-        read = replace(read, memory=MemorySettings(enabled=False))
     with telemetry.setup_if_asked():
         return _serve(wish, read.dialer(remember=True), settings)
 
@@ -263,7 +279,7 @@ class _Server:
         """Do as the configuration says now; where it is wrong, nothing is changed."""
         wish = self._wish
         try:
-            read = await anyio.to_thread.run_sync(configuration.read, wish.config)
+            read = await anyio.to_thread.run_sync(wish.read)
             new = wish.settings(read)
             proxy.update_users(new.users or None)
             try:

@@ -91,7 +91,9 @@ def test_entrants_are_those_of_the_configuration(
     assert completed("racer dial --exclude l") == plain("last-resort")
     other = place / "other.toml"
     other.write_text('[[entrant]]\ntransport = "amp"\n')
-    assert completed(f"racer dial --config {other} --only ") == plain("amp")
+    for command in ("dial", "get", "proxy"):
+        assert completed(f"racer {command} --config {other} --only ") == plain("amp")
+        assert completed(f"racer {command} --config {other} --exclude ") == plain("amp")
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,39 @@ def test_the_last_winner_starts_first_unless_it_is_to_be_forgotten(
     assert starts[1] < 0.1 < min(starts[0], starts[2])
 
 
+def test_names_choose_who_races(
+    server: Server,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guests.install(here)
+    monkeypatch.syspath_prepend(str(here))
+    config = here / "racer.toml"
+    names = ("crashes", "loops", "fails")
+    config.write_text("".join(f'[[entrant]]\ntransport = "{name}"\n' for name in names))
+    get = ["get", f"{server.url}/text", "-o", "x", "--force", "--json", f"--config={config}"]
+    for options, racing in (
+        (["--only=loops"], ["loops"]),
+        (["--only=fails", "--only=loops"], ["loops", "fails"]),
+        (["--exclude=crashes", "--exclude=fails"], ["loops"]),
+        (["--only=loops", "--only=crashes", "--exclude=crashes"], ["loops"]),
+    ):
+        assert main([*get, *options]) == 0
+        (race,) = json.loads(capsys.readouterr().out)["races"]
+        assert [attempt["transport"] for attempt in race["attempts"]] == racing
+    before = len(server.asked)
+    for options, words in (
+        (["--only=loop"], "no entrant is called 'loop'; did you mean 'loops'?"),
+        (["--exclude=x"], "no entrant is called 'x'; there are 'crashes', 'loops', 'fails'"),
+        (["--only=loops", "--exclude=loops"], "only and exclude leave none of 'crashes', "),
+    ):
+        assert main([*get, *options]) == 2
+        out, errors = capsys.readouterr()
+        assert (out, errors.startswith(f"racer: {words}")) == ("", True)
+    assert len(server.asked) == before
+
+
 # --- outputs --------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -90,6 +91,7 @@ class Program:
         self.process = process
         self._out = process.stdout
         self.port = 0
+        self.listening: dict[str, Any] = {}
 
     def event(self) -> dict[str, Any]:
         line = self._out.readline()
@@ -127,7 +129,7 @@ def running(*arguments: str, json_: bool = True) -> Iterator[Program]:
         try:
             program = Program(process)
             if json_:
-                told = program.event()
+                program.listening = told = program.event()
                 assert told["event"] == "listening"
                 program.port = told["port"]
             yield program
@@ -178,6 +180,45 @@ def test_it_serves_reloads_and_stops_when_its_last_stream_has_ended(
         assert sock.recv(1) == b""
         assert program.event() == {"event": "stopped", "cut": 0}
         assert program.end() == (0, "", "")
+
+
+def test_who_was_chosen_is_chosen_after_a_reload_too(config: Path, echo: Echo) -> None:
+    def listing(*names: str) -> str:
+        return "".join(f'[[entrant]]\ntransport = "direct"\nname = "{name}"\n' for name in names)
+
+    config.write_text(listing("a", "b", "c"), encoding="utf-8")
+    with running(
+        "--config", str(config), "--only=a", "--only=b", "--exclude=b", "--admin"
+    ) as program:
+        assert program.listening["entrants"] == ["a"]
+
+        def races() -> set[str]:
+            """Return who has raced so far, as the metrics name them."""
+            with program.tunnel(echo.port) as sock:
+                ping(sock)
+            with socket.create_connection(("127.0.0.1", program.port), timeout=PATIENCE) as sock:
+                sock.sendall(
+                    b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                )
+                text = b"".join(iter(lambda: sock.recv(65536), b"")).decode()
+            return set(re.findall(r'racer_proxy_attempts_total{transport="(\w)"', text))
+
+        assert races() == {"a"}
+        config.write_text(listing("d", "b", "a"), encoding="utf-8")
+        program.signal(signal.SIGHUP)
+        assert program.event() == {"event": "reload", "words": "reloaded"}
+        assert races() == {"a"}
+
+        for names, words in (
+            ("cb", "not reloaded: no entrant is called 'a'; there are 'c', 'b'"),
+            ("ac", "not reloaded: no entrant is called 'b'; there are 'a', 'c'"),
+        ):
+            config.write_text(listing(*names), encoding="utf-8")
+            program.signal(signal.SIGHUP)
+            assert program.event() == {"event": "reload", "words": words}
+            assert races() == {"a"}
+        program.signal(signal.SIGTERM)
+        assert program.event()["event"] == "stopping"
 
 
 def test_a_second_signal_ends_it_at_once(config: Path, echo: Echo) -> None:
@@ -281,6 +322,8 @@ def test_an_output_that_nobody_reads_holds_up_nothing(
         (["--user", f"alice:{'s3cret' * 50}"], 2, "255 octets"),
         (["--grace", "-1"], 2, "--grace must be"),
         (["--max-connections", "0"], 2, "max-connections"),
+        (["--only", "direkt"], 2, "no entrant is called 'direkt'; did you mean 'direct'?"),
+        (["--exclude", "direct"], 2, "only and exclude leave none of 'direct'"),
     ],
 )
 def test_wrong_use_is_told_in_a_line_and_without_passwords(
