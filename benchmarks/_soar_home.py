@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
-from opentelemetry import metrics, trace
-
 from racer.abc import Host
 
 if TYPE_CHECKING:
@@ -29,11 +27,15 @@ class Home(Host):
     @property
     def tracer(self) -> Tracer:
         """A tracer whose spans go nowhere."""
+        from opentelemetry import trace  # noqa: PLC0415 - Soar asks for none of its own
+
         return trace.NoOpTracer()
 
     @property
     def meter(self) -> Meter:
         """A meter whose measurements go nowhere."""
+        from opentelemetry import metrics  # noqa: PLC0415 - likewise
+
         return metrics.NoOpMeter("benchmarks.soar")
 
     def start_soon(self, fn: Callable[[*_Args], Awaitable[Any]], *args: *_Args, name: str) -> None:

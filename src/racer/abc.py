@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from racer._finding import Finding, Verdict
     from racer._guest_status import SessionStatus, TransportStatus
     from racer._making import Factory, MakeContext, unknown_key
+    from racer._origin import Origin
     from racer._report import Attempt, Outcome
 
 __all__ = (
@@ -159,15 +160,6 @@ def _finite(value: object) -> float | None:
     except OverflowError:  # an int beyond every float
         return None
     return seconds if math.isfinite(seconds) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a request transport's requests go: scheme, host and port."""
-
-    scheme: str
-    host: str
-    port: int
 
 
 class Progress:
@@ -376,6 +368,7 @@ _HOMES: Final = {
     "Factory": "racer._making",
     "Finding": "racer._finding",
     "MakeContext": "racer._making",
+    "Origin": "racer._origin",
     "Outcome": "racer._report",
     "SessionStatus": "racer._guest_status",
     "TransportStatus": "racer._guest_status",

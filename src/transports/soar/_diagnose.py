@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from racer.abc import Finding, Outcome, Verdict
+from racer.abc import Finding, Verdict
 from racer.errors import ErrorType, NetworkError
 from transports._net.addresses import Family
 from transports._net.connector import Connector
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
-    from racer.abc import Attempt, DialTCP, DialUDP
+    from racer.abc import DialTCP, DialUDP
     from transports._net.resolve import Answer
     from transports._net.resolver_urls import ResolverURL
+    from transports.soar._last_attempt import LastAttempt
     from transports.soar.core.client.client import SessionStatus
 
-__all__ = ("LastAttempt", "ZoneAnswer", "ask_zones", "findings")
+__all__ = ("ZoneAnswer", "ask_zones", "findings")
 
 _LIMIT: Final = 8.0  # seconds for all questions; a guest has 10 for its checks
 _SOON: Final = 86_400.0  # seconds; a grant that ends sooner is worth a word
-_MAX_CAUSES: Final = 8
 
 _ZONE_ADVICE: Final = (
     "Compare `domain` with what the server's operator gave out.",
@@ -42,32 +42,6 @@ _KEY_ADVICE: Final = ("Compare `server_key` with what the server's operator gave
 _GRANT_ADVICE: Final = (
     "Ask whoever runs the server for a new grant, and put it into the entrant's option `credential`.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LastAttempt:
-    """What came of the last attempt, as the guest was told.
-
-    Attributes:
-        is_connected: whether it won.
-        error_type: the reason, if it failed.
-        words: what its errors say.
-    """
-
-    is_connected: bool
-    error_type: ErrorType | None = None
-    words: str = ""
-
-    @classmethod
-    def of(cls, attempt: Attempt) -> LastAttempt:
-        """Return what is to be kept of an attempt: its words, and no error that leads to others."""
-        said: list[str] = []
-        error = attempt.error
-        while error is not None and len(said) < _MAX_CAUSES:
-            said.append(str(error))
-            error = error.__cause__
-        connected = attempt.outcome is Outcome.CONNECTED
-        return cls(connected, attempt.error_type, "; ".join(said))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.lowlevel
 
-from racer.abc import Stage, TransportStatus
+from racer.abc import Stage
 from racer.errors import DialerClosed, TransportError
 from transports._net.wakeup import Wakeup
 from transports.soar._dials import PendingDial
 from transports.soar._errors import error_of, reset_error
-from transports.soar._status import describe
 from transports.soar._stream import SoarStream
 from transports.soar._traces import SessionTraces
 from transports.soar.core.client import events as told
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import contextvars
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from racer.abc import Host, Progress
+    from racer.abc import Host, Progress, TransportStatus
     from transports.soar._clocks import Clocks
     from transports.soar._ways import Way
     from transports.soar.core.client.dial import Dial
@@ -150,10 +149,12 @@ class Engine:
 
     def status(self) -> TransportStatus:
         """Return sessions, newest first, and what is known of each way."""
+        from transports.soar._status import CLOSED, describe  # noqa: PLC0415 - no dial waits for it
+
         with suppress(RuntimeError):  # asked from where no loop runs: then as it was when last told
             self._now = self._clocks.now()
         if self._is_closing:
-            return TransportStatus(health="closed")
+            return CLOSED
         return describe(
             self.core.status(self._now), self.ways, self._failures, self._failure_counts
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from racer.abc import SessionStatus, TransportStatus
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from transports.soar._ways import Way
     from transports.soar.core.client.client import ClientStatus, PathStatus
 
-__all__ = ("describe",)
+__all__ = ("CLOSED", "NOT_STARTED", "describe")
+
+CLOSED: Final = TransportStatus(health="closed")
+NOT_STARTED: Final = TransportStatus(health="not started")
 
 
 def describe(

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from anyio.abc import SocketAttribute
 from anyio.to_thread import run_sync
 
-from racer.abc import Traits, Transport, TransportStatus, check_seconds
+from racer.abc import Traits, Transport, check_seconds
 from racer.errors import ConfigError, LocalProtocolError, NetworkError, TransportError
 from transports.soar._clocks import SystemClocks
 from transports.soar._engine import Engine
-from transports.soar._ways import checked_resolvers, make_ways, system_resolvers
+from transports.soar._system_resolvers import system_resolvers
+from transports.soar._ways import checked_resolvers, make_ways
 from transports.soar.core.client.settings import ClientSettings
 from transports.soar.core.crypto.grants import Grant
 from transports.soar.core.crypto.keys import PublicKey
@@ -25,10 +26,20 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-    from racer.abc import Attempt, DialTCP, DialUDP, Finding, Host, MakeContext, Progress, Target
+    from racer.abc import (
+        Attempt,
+        DialTCP,
+        DialUDP,
+        Finding,
+        Host,
+        MakeContext,
+        Progress,
+        Target,
+        TransportStatus,
+    )
     from transports._net.resolver_urls import ResolverURL
     from transports.soar._clocks import Clocks
-    from transports.soar._diagnose import LastAttempt
+    from transports.soar._last_attempt import LastAttempt
 
 __all__ = ("Soar", "make")
 
@@ -195,18 +206,20 @@ class Soar(Transport):
     def status(self) -> TransportStatus:
         """Return sessions and paths as they are now."""
         if self._engine is None:
-            return TransportStatus(health="closed" if self._is_closed else "not started")
+            from transports.soar._status import CLOSED, NOT_STARTED  # noqa: PLC0415 - no dial waits for it
+
+            return CLOSED if self._is_closed else NOT_STARTED
         return self._engine.status()
 
     def observe(self, attempt: Attempt) -> None:
         """Remember how the last attempt ended, for `diagnose`."""
-        from transports.soar._diagnose import LastAttempt  # noqa: PLC0415 - not before the first stream
+        from transports.soar._last_attempt import LastAttempt  # noqa: PLC0415 - not before the first stream
 
         self._last = LastAttempt.of(attempt)
 
     async def diagnose(self) -> Sequence[Finding]:
         """Return whether the zones are delegated, the server has our key and takes our grant, and what sessions there are."""
-        from transports.soar._diagnose import ask_zones, findings  # noqa: PLC0415 - likewise
+        from transports.soar._diagnose import ask_zones, findings  # noqa: PLC0415 - only who diagnoses
 
         resolvers: list[ResolverURL] = []
         for each in self._resolvers:

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from racer.errors import ConfigError, ErrorType, NetworkError
+from racer.errors import ConfigError
 from transports._net.resolver_urls import ResolverURL, Scheme
 from transports._net.udp import connect_datagrams
 from transports.soar.carriers.udp import UDPCarrier
@@ -25,14 +25,12 @@ __all__ = (
     "Way",
     "checked_resolvers",
     "make_ways",
-    "system_resolvers",
 )
 
 MAX_PATHS: Final = 16
 """One for each resolver and zone: they have numbers of four bits (SPEC 8.2)."""
 MAX_RESOLVERS: Final = 16
 SYSTEM: Final = "system"
-_MAX_SYSTEM: Final = 3  # as many as the C library asks
 
 
 class Way(NamedTuple):
@@ -81,31 +79,6 @@ def checked_resolvers(given: object, *, zones: int = 1) -> tuple[ResolverURL | N
         msg = f"resolvers: each is asked for every domain, which makes {paths} paths; at most {MAX_PATHS} can be"
         raise ConfigError(msg)
     return tuple(found)
-
-
-def system_resolvers() -> tuple[ResolverURL, ...]:
-    """Return the resolvers that this machine asks; reads the system's settings.
-
-    Raises:
-        NetworkError: it has none.
-    """
-    import dns.exception  # noqa: PLC0415 - a tenth of a second, for those who need it
-    import dns.resolver  # noqa: PLC0415
-
-    try:
-        servers = dns.resolver.Resolver(configure=True).nameservers[:_MAX_SYSTEM]
-    except dns.exception.DNSException as exc:
-        msg = f"this machine's resolvers could not be found: {exc}"
-        raise NetworkError(msg, error_type=ErrorType.DNS_FAILURE) from exc
-    urls = [
-        ResolverURL.parse(f"udp://[{server}]" if ":" in server else f"udp://{server}")
-        for server in servers
-        if isinstance(server, str)
-    ]
-    if not urls:
-        msg = "this machine has no resolver"
-        raise NetworkError(msg, error_type=ErrorType.DNS_FAILURE)
-    return tuple(dict.fromkeys(urls))
 
 
 def make_ways(

@@ -10,7 +10,8 @@ from racer import lab
 from racer.abc import Attempt, Outcome, Verdict
 from racer.errors import CredentialRejected, ErrorType, NetworkError
 from transports._net.resolver_urls import ResolverURL
-from transports.soar._diagnose import LastAttempt, ZoneAnswer, ask_zones, findings
+from transports.soar._diagnose import ZoneAnswer, ask_zones, findings
+from transports.soar._last_attempt import LastAttempt
 from transports.soar.core.client.client import SessionStatus
 from transports.soar.core.client.states import SessionState
 

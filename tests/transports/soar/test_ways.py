@@ -7,13 +7,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import dns.exception
-import dns.resolver
 import pytest
 
-from racer.errors import ConfigError, ErrorType, NetworkError
+from racer.errors import ConfigError
 from transports._net.resolver_urls import ResolverURL
-from transports.soar._ways import MAX_PATHS, checked_resolvers, make_ways, system_resolvers
+from transports.soar._ways import MAX_PATHS, checked_resolvers, make_ways
 from transports.soar.carriers.https import HTTPSCarrier
 from transports.soar.carriers.streams import StreamCarrier
 from transports.soar.carriers.udp import UDPCarrier
@@ -21,7 +19,6 @@ from transports.soar.carriers.udp import UDPCarrier
 if TYPE_CHECKING:
     from transports.soar._ways import Way
 
-NONE = dns.exception.DNSException("none")  # type: ignore[no-untyped-call]
 URLS = ("udp://192.0.2.1", "tcp://192.0.2.1", "tls://dns.example", "https://dns.example/a-secret")
 
 
@@ -88,31 +85,6 @@ def test_a_wrong_resolver_is_told(given: Any, zones: int, words: str) -> None:
 def test_right_resolvers_are_taken() -> None:
     found = checked_resolvers(["system", "udp://192.0.2.1"], zones=8)
     assert found == (None, ResolverURL.parse("udp://192.0.2.1"))
-
-
-def system(monkeypatch: pytest.MonkeyPatch, servers: list[Any] | Exception) -> None:
-    class Resolver:
-        def __init__(self, *, configure: bool) -> None:
-            if isinstance(servers, Exception):
-                raise servers
-            self.nameservers = servers
-
-    monkeypatch.setattr(dns.resolver, "Resolver", Resolver)
-
-
-def test_the_systems_resolvers_are_the_first_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    system(monkeypatch, ["192.0.2.1", "2001:db8::1", "192.0.2.1", "192.0.2.4"])
-    assert [str(url) for url in system_resolvers()] == ["udp://192.0.2.1", "udp://[2001:db8::1]"]
-
-
-@pytest.mark.parametrize("servers", [[], NONE], ids=["empty", "no file"])
-def test_a_machine_without_resolvers_says_so(
-    monkeypatch: pytest.MonkeyPatch, servers: list[Any] | Exception
-) -> None:
-    system(monkeypatch, servers)
-    with pytest.raises(NetworkError, match="this machine") as caught:
-        system_resolvers()
-    assert caught.value.error_type is ErrorType.DNS_FAILURE
 
 
 def test_what_a_client_does_not_need_is_not_loaded() -> None:
