@@ -7,6 +7,7 @@ import functools
 import gc
 import ipaddress
 import os
+import random
 import socket
 import sys
 import tempfile
@@ -40,6 +41,18 @@ settings.register_profile(
 )
 settings.register_profile("soak", parent=settings.get_profile("racer"), max_examples=1_000)
 settings.load_profile("racer")
+
+
+# --- the same dice each time ----------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.randomly_reset_seed = False  # three times a test, NumPy's too: we throw once
+
+
+def _throw_dice_of(item: pytest.Item) -> None:
+    """Make what `random` gives depend on the run's seed and the test alone."""
+    random.seed(f"{item.config.getoption('randomly_seed', 0)} {item.nodeid}")
 
 
 # --- event loops ----------------------------------------------------------------------------
@@ -173,6 +186,7 @@ sys.addaudithook(_guard)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     _guard.armed = item.get_closest_marker("network") is None
     _guard.violations.clear()
+    _throw_dice_of(item)
     try:
         return (yield)
     finally:

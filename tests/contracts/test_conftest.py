@@ -121,6 +121,20 @@ import pytest
 
 pytest.skip("no such system", allow_module_level=True)
 """
+DICE = """
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_throws(number):
+    with Path(__file__).with_name("thrown").open("a") as file:
+        file.write(f"{number} {random.random()}\\n")
+"""
 CYCLE = """
 from __future__ import annotations
 
@@ -170,3 +184,20 @@ def test_a_skip_in_ci_is_a_failure(suite: pytest.Pytester, monkeypatch: pytest.M
     result.stdout.fnmatch_lines_random(
         ["*test_skips: everything runs in CI*not today*", "*everything runs in CI*no such system*"]
     )
+
+
+def test_a_seed_repeats_what_random_gives(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_dice=DICE)
+    thrown = suite.path / "thrown"
+
+    def throw(*options: str, count: int = 3) -> set[str]:
+        thrown.write_text("")
+        suite.runpytest_subprocess("-n0", "test_dice.py", *options).assert_outcomes(
+            passed=count, deselected=3 - count
+        )
+        return set(thrown.read_text().splitlines())
+
+    first = throw("--randomly-seed=5")
+    assert len({line.split()[1] for line in first}) == 3
+    assert throw("--randomly-seed=5", "-k", "3 or 1", count=2) < first
+    assert not first & throw("--randomly-seed=6")
