@@ -81,17 +81,19 @@ class Downloaded:
     """What a download came to.
 
     Attributes:
-        status: of the last response.
-        size: octets of the whole.
+        status: of the last response; `None` if there was none.
+        size: octets that are here; when it is done, of the whole.
+        total: octets of the whole, as the server says; `None` where it has not.
         received: octets of bodies that came in this run.
         resumed_at: octets that were here before it.
-        tries: requests that were answered, redirects left out.
+        tries: requests that were made, redirects left out.
         duration: in seconds.
         vias: by which ways the bodies came, in order.
     """
 
-    status: int
+    status: int | None
     size: int
+    total: int | None
     received: int
     resumed_at: int
     tries: int
@@ -167,9 +169,11 @@ class Download:
         self._headers = dict(headers or {})
         self._max_bytes = max_bytes
         self._tries = tries
-        self._status = 0
+        self._status: int | None = None
         self._received = 0
-        self._answers = 0
+        self._resumed_at = sink.have.offset
+        self._made = 0
+        self._duration = 0.0
         self._vias: list[Via] = []
         self._is_whole_only = False
         self._trouble = ""
@@ -185,24 +189,34 @@ class Download:
 
         Cancelling leaves in the sink what came so far.
         """
-        began, resumed_at = anyio.current_time(), self._sink.have.offset
-        furthest, failures = resumed_at, 0
-        while not await self._try():
-            gained, furthest = (
-                self._sink.have.offset - furthest,
-                max(self._sink.have.offset, furthest),
-            )
-            failures = 1 if gained >= PROGRESS else failures + 1
-            if failures > self._tries:
-                raise CommandError(f"gave up: {self._trouble}") from self._cause
-            await anyio.sleep(min(FIRST_WAIT * 2 ** (failures - 1), LAST_WAIT))
+        began = anyio.current_time()
+        furthest, failures = self._resumed_at, 0
+        try:
+            while not await self._try():
+                gained, furthest = (
+                    self._sink.have.offset - furthest,
+                    max(self._sink.have.offset, furthest),
+                )
+                failures = 1 if gained >= PROGRESS else failures + 1
+                if failures > self._tries:
+                    raise CommandError(f"gave up: {self._trouble}") from self._cause
+                await anyio.sleep(min(FIRST_WAIT * 2 ** (failures - 1), LAST_WAIT))
+        finally:
+            self._duration = anyio.current_time() - began
+        return self.so_far
+
+    @property
+    def so_far(self) -> Downloaded:
+        """What it has come to, also when `run` has raised."""
+        have = self._sink.have
         return Downloaded(
             status=self._status,
-            size=self._sink.have.offset,
+            size=have.offset,
+            total=have.total,
             received=self._received,
-            resumed_at=resumed_at,
-            tries=self._answers,
-            duration=anyio.current_time() - began,
+            resumed_at=self._resumed_at,
+            tries=self._made,
+            duration=self._duration,
             vias=tuple(self._vias),
         )
 
@@ -210,6 +224,7 @@ class Download:
         """Make one request for what is missing, and take what comes; return whether that was all."""
         have = self._sink.have
         asked_range = have.can_go_on and not self._is_whole_only
+        self._made += 1
         try:
             response, place = await self._ask(asking_for(have if asked_range else Have()))
             try:
@@ -310,7 +325,6 @@ class Download:
             response = await self._send(url, headers)
             if response.status_code not in _REDIRECTS:
                 self._status = response.status_code
-                self._answers += 1
                 return response, url
             await response.aclose()
             there = _next_hop(url, response.headers.get("location", ""))

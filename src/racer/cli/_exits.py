@@ -13,6 +13,7 @@ from racer.errors import ConfigError, DialTimeout, NoTransports, RacerError
 __all__ = (
     "CommandError",
     "Exit",
+    "alone",
     "complain",
     "ending",
     "fill_closed_outputs",
@@ -88,7 +89,7 @@ def ending(exc: BaseException) -> tuple[Exit, str]:
     Every command's errors come by here, so that one code means one thing. An error that no command means to raise is
     a bug; its traceback is the caller's to print.
     """
-    exc = _alone(exc)
+    exc = alone(exc)
     if isinstance(exc, CommandError):
         return exc.code, str(exc)
     if isinstance(exc, ModuleNotFoundError) and (sentence := needs(exc.name or "")):
@@ -113,7 +114,7 @@ def _sentence(exc: BaseException, code: Exit) -> str:
             return str(exc)
 
 
-def _alone(exc: BaseException) -> BaseException:
+def alone(exc: BaseException) -> BaseException:
     """Return the one error in groups of one: how a task group says what one task said."""
     while isinstance(exc, BaseExceptionGroup):
         interrupted = exc.subgroup(KeyboardInterrupt)

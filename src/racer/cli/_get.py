@@ -6,6 +6,7 @@ import json
 import stat
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +15,9 @@ import click
 
 from racer._words import one_line
 from racer.abc import check_seconds
+from racer.cli._account import Recorder, account
 from racer.cli._download import Download, parse_url
-from racer.cli._exits import CommandError, Exit
+from racer.cli._exits import CommandError, Exit, silence
 from racer.cli._partial import Part, check_target
 from racer.cli._program import (
     config_option,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from racer._dialer import Dialer
+    from racer._report import RaceReport
     from racer.cli._download import Downloaded, Sink
     from racer.cli._progress import Shown
 
@@ -124,65 +126,97 @@ def command(
     is_file = file is not None and not _is_device(file)
     if file is not None and is_file:
         check_target(file, force=force)
-    dialer = load(config, memory=memory, only=only, exclude=exclude).dialer(remember=True)
+    read = load(config, memory=memory, only=only, exclude=exclude)
     view = progress_on(
         Screen.of(sys.stderr, plain=plain),
         there.path.rpartition("/")[2] or there.host,
         moves=file is not None or not sys.stdout.isatty(),  # not amidst a text
         quiet=quiet or as_json,
     )
-
-    def run(sink: Sink) -> Downloaded:
-        job = _Job(dialer, there, sink, view)
-        return anyio.run(job.run, headers, max_bytes, tries, timeout)
-
-    with ExitStack() as stack:
-        stack.callback(view.end)
-        if file is None or not is_file:
-            done = run(_output(file, stack, plain=plain))
-        else:
-            part = stack.enter_context(Part(file, url, force=force))
-            done = _into(part, run, view)
+    limits = _Limits(max_bytes=max_bytes, tries=tries, timeout=timeout)
+    job = _Job(read.dialer_of(Recorder, remember=True), there, view, headers, limits)
+    part: Part | None = None
+    try:
+        with ExitStack() as stack:
+            stack.callback(view.end)
+            if file is None or not is_file:
+                done = job.run(_output(file, stack, plain=plain))
+            else:
+                part = stack.enter_context(Part(file, url, force=force))
+                done = _into(part, job.run, view)
+    except BaseException as exc:
+        if as_json and job.download is not None:
+            kept = part.have.offset if part is not None and part.have.can_go_on else 0
+            told = job.download.so_far
+            try:
+                _print(
+                    account(told, url=there, file=file, reports=job.reports, kept=kept, error=exc)
+                )
+            except OSError:  # why it failed is what counts
+                silence(sys.stdout.fileno())
+        raise
     if as_json:
-        print(json.dumps(_told(done, there, file), indent=2), flush=True)
+        _print(account(done, url=there, file=file, reports=job.reports))
     elif not quiet:
         _say(done, file, plain=plain)
 
 
-class _Job:
-    """The part of a download that runs on an event loop."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """How much is borne."""
 
-    def __init__(self, dialer: Dialer, url: httpx.URL, sink: Sink, view: Shown) -> None:
+    max_bytes: int | None
+    tries: int
+    timeout: float | None
+
+
+class _Job:
+    """The part of a download that runs on an event loop, and what is left of it however it ends."""
+
+    download: Download | None = None
+
+    def __init__(
+        self,
+        dialer: Recorder,
+        url: httpx.URL,
+        view: Shown,
+        headers: Mapping[str, str],
+        limits: _Limits,
+    ) -> None:
         self._dialer = dialer
         self._url = url
-        self._sink = sink
         self._view = view
+        self._headers = headers
+        self._limits = limits
 
-    async def run(
-        self,
-        headers: Mapping[str, str],
-        max_bytes: int | None,
-        tries: int,
-        timeout: float | None,
-    ) -> Downloaded:
+    @property
+    def reports(self) -> tuple[RaceReport, ...]:
+        """The races that were run."""
+        return self._dialer.reports
+
+    def run(self, sink: Sink) -> Downloaded:
         """Return when everything is in the sink; the dialer is closed."""
+        return anyio.run(self._run, sink)
+
+    async def _run(self, sink: Sink) -> Downloaded:
+        limits = self._limits
         async with self._dialer, AsyncClient(self._dialer, trust_env=False) as client:
-            job = Download(
+            self.download = Download(
                 client,
                 self._url,
-                self._sink,
+                sink,
                 view=self._view,
-                headers=headers,
-                max_bytes=max_bytes,
-                tries=tries,
+                headers=self._headers,
+                max_bytes=limits.max_bytes,
+                tries=limits.tries,
             )
-            with anyio.move_on_after(timeout):
+            with anyio.move_on_after(limits.timeout):
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._tick)
-                    done = await job.run()
+                    done = await self.download.run()
                     group.cancel_scope.cancel()
                 return done
-        msg = f"not done within {seconds(timeout or 0.0)}"
+        msg = f"not done within {seconds(limits.timeout or 0.0)}"
         raise CommandError(msg, Exit.TIMEOUT)
 
     async def _tick(self) -> None:
@@ -242,21 +276,8 @@ def _is_device(file: Path) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
-def _told(done: Downloaded, url: httpx.URL, file: Path | None) -> dict[str, Any]:
-    """Return what `--json` prints."""
-    races = {id(via.report): via.report for via in done.vias}.values()
-    return {
-        "url": str(url.copy_with(userinfo=b"")),
-        "file": str(file),
-        "status": done.status,
-        "size": done.size,
-        "received": done.received,
-        "resumed_at": done.resumed_at,
-        "tries": done.tries,
-        "duration": done.duration,
-        "transports": [via.transport_name for via in done.vias],
-        "races": [json.loads(report.to_json()) for report in races],
-    }
+def _print(told: dict[str, Any]) -> None:
+    print(json.dumps(told, indent=2), flush=True)
 
 
 def _say(done: Downloaded, file: Path | None, *, plain: bool) -> None:

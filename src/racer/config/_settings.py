@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from racer import _registry
 from racer._dialer import Dialer
@@ -34,6 +34,8 @@ __all__ = (
     "check_listen",
     "check_user",
 )
+
+_Dialer = TypeVar("_Dialer", bound=Dialer)
 
 MAX_USERS: Final = 1000
 _MAX_OCTETS: Final = 255  # of a user's name and password, RFC 1929 §2
@@ -238,7 +240,23 @@ class Configuration:
             ConfigError: a transport can no longer be made; or this was not read, and cannot be.
             NoTransports: none is installed at all.
         """
-        return Dialer(
+        return self.dialer_of(
+            Dialer,
+            remember=remember,
+            tracer_provider=tracer_provider,
+            meter_provider=meter_provider,
+        )
+
+    def dialer_of(
+        self,
+        kind: type[_Dialer],
+        *,
+        remember: bool = False,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+    ) -> _Dialer:
+        """Return a dialer of a class that is derived from `Dialer`; in all else as `dialer`."""
+        return kind(
             self.entrants,
             timeout=self.timeout,
             redact=self.redact,

@@ -244,9 +244,135 @@ def test_json_tells_all_of_it(
         "size": len(DATA),
         "received": len(DATA),
         "resumed_at": 0,
+        "kept": 0,
         "tries": 1,
         "transports": ["direct"],
+        "error": None,
     }
+
+
+def failed(told: str) -> dict[str, Any]:
+    """Return what `--json` says of a download that is not whole, its races read as reports."""
+    data: dict[str, Any] = json.loads(told)
+    data["races"] = [RaceReport.from_json(json.dumps(race)) for race in data["races"]]
+    return data
+
+
+def test_json_tells_of_a_failure_what_standard_error_says(
+    server: Server,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("racer.cli._download.FIRST_WAIT", 0.0)
+
+    def get(url: str, *more: str, out: str = "x") -> tuple[int, dict[str, Any]]:
+        code = main(["get", url, "-o", out, "--json", *more])
+        told, errors = capsys.readouterr()
+        data = failed(told)
+        assert errors == f"racer: {data['error']['text']}\n"
+        return code, data
+
+    code, told = get("http://localhost:1/a")
+    assert (code, told["error"]["type"], told["error"]["exit"]) == (
+        1,
+        "AllAttemptsFailed",
+        "failed",
+    )
+    (race,) = told["races"]
+    assert race["direct"].error_type == "connection_refused"
+    assert (told["url"], told["file"], told["status"]) == ("http://localhost:1/a", "x", None)
+    assert (told["size"], told["received"], told["tries"], told["transports"]) == (None, 0, 1, [])
+
+    code, told = get(f"{server.url}/missing")
+    assert (code, told["status"]) == (6, 404)
+    assert told["error"] == {
+        "type": None,
+        "text": "127.0.0.1: it answered 404 Not Found",
+        "exit": "refused",
+    }
+    assert [race.winner for race in told["races"]] == ["direct"]
+
+    server.breaks = [400_000, 0]
+    code, told = get(f"{server.url}/file.bin", "--tries=1")
+    assert (code, told["error"]["exit"], told["kept"]) == (1, "failed", 400_000)
+    assert (told["received"], told["size"]) == (400_000, len(DATA))
+    assert told["tries"] == len(told["races"]) == 2
+    assert told["duration"] > 0
+
+    code, told = get(f"{server.url}/file.bin", out="/dev/full")
+    assert (code, told["error"]["exit"], told["kept"]) == (5, "system", 0)
+
+
+def test_json_tells_of_the_race_that_the_time_ended(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests.install(here)
+    monkeypatch.syspath_prepend(str(here))
+    (here / "racer.toml").write_text('[[entrant]]\ntransport = "hangs"\n')
+    options = ["-o", "x", "--json", "--config=racer.toml", "--timeout=0.3"]
+    assert main(["get", "http://example.com/", *options]) == 3
+    out, errors = capsys.readouterr()
+    assert errors == "hanging\nracer: not done within 300 ms\n"
+    told = failed(out)
+    assert told["error"] == {"type": None, "text": "not done within 300 ms", "exit": "timeout"}
+    (race,) = told["races"]
+    assert (race.outcome, race["hangs"].outcome, race["hangs"].stage) == (
+        "cancelled",
+        "cancelled",
+        "handshake",
+    )
+
+
+def test_json_tells_of_an_interrupt(server: Server, here: Path) -> None:
+    server.data = DATA * 24
+    server.breaks, server.hangs = [len(server.data) - 1], True
+    with subprocess.Popen(
+        [*PROGRAM, f"{server.url}/file.bin", "-o", "x", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert server.reached.wait(50)
+        child.send_signal(signal.SIGINT)
+        out, errors = child.communicate(timeout=50)
+    assert (child.returncode, errors) == (130, "racer: interrupted\n")
+    told = failed(out)
+    assert told["error"]["exit"] == "interrupted"
+    assert told["kept"] == (here / "x.part").stat().st_size
+    assert 0 < told["kept"] <= told["received"] < told["size"] == len(server.data)
+    assert [race.winner for race in told["races"]] == told["transports"] == ["direct"]
+
+
+def test_what_never_began_is_told_on_standard_error_alone(
+    server: Server, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "x").write_bytes(b"mine")
+    (here / "y.part").write_bytes(b"mine")
+    for file in ("x", "y", "missing/z"):
+        assert main(["get", f"{server.url}/file.bin", "-o", file, "--json"]) in {2, 5}
+        out, errors = capsys.readouterr()
+        assert (out, errors.count("\n")) == ("", 1)
+    assert server.asked == []
+
+
+def test_why_it_failed_counts_more_than_that_nobody_reads_it(server: Server, here: Path) -> None:
+    for output in ("closed", "/dev/full"):
+        if output == "closed":
+            reader, writer = os.pipe()
+            os.close(reader)
+        else:
+            writer = os.open(output, os.O_WRONLY)
+        done = subprocess.run(
+            [*PROGRAM, f"{server.url}/missing", "-o", "x", "--json"],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=50,
+            check=False,
+        )
+        os.close(writer)
+        assert done.returncode == 6
+        assert done.stderr == b"racer: 127.0.0.1: it answered 404 Not Found\n"
 
 
 def test_the_last_winner_starts_first_unless_it_is_to_be_forgotten(
