@@ -40,7 +40,7 @@ from benchmarks._command import (
 from benchmarks._loops import count
 from benchmarks._machine import Machine, pace
 from benchmarks._results import Figure, Results, Unusable
-from benchmarks._soar_lab import Ground, chosen_ground, in_turns
+from benchmarks._soar_lab import Ground, chosen_ground, compile_sources, in_turns
 from benchmarks._soar_links import LINKS, one_link
 from benchmarks._soar_measuring import Plan, measure
 from benchmarks._soar_pages import draw, write_page
@@ -70,6 +70,9 @@ EVERYBODY: Final = "T3"
 """The link at which all resolvers are tried, where none is named."""
 
 QUICK_LINKS: Final = ("T2", "T3", "T6")
+_NOT_COMPILED: Final = (
+    "The sources could not be compiled: what starts a process is measured with the time that takes."
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,6 +104,8 @@ def _run(options: argparse.Namespace) -> None:
     )
     machine = Machine.here(("anyio", "cryptography"))
     print_head(ground=ground.words, why=why, seconds=plan.seconds, missing=missing)
+    if not compile_sources():
+        print(filled(_NOT_COMPILED))
     most = sum(len(one.resolvers) + len(one.peers) for one in courses) * plan.runs * 3
     progress = Progress(most)
 

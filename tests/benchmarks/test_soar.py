@@ -13,17 +13,27 @@ import select
 import socket
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
+from benchmarks import _soar_lab as soar_lab
 from benchmarks import _soar_peers as soar_peers
 from benchmarks import soar
 from benchmarks._command import COLUMNS
 from benchmarks._results import Results
-from benchmarks._soar_lab import Ground, chosen_ground, free_ports, in_turns
+from benchmarks._soar_lab import (
+    Ground,
+    chosen_ground,
+    compile_sources,
+    free_ports,
+    in_turns,
+    running,
+    said,
+)
 from benchmarks._soar_links import LINKS
 from benchmarks._soar_relay import Relay
 from benchmarks._soar_resolvers import installed_resolvers
@@ -293,6 +303,33 @@ def test_every_peer_is_told_zone_resolver_and_origin(tmp_path: Path) -> None:
         assert "127.0.0.2" in client
         assert peer.fixed_port or ":53" in client
         assert peer.target(place)[1] in {7000, 7777}
+
+
+# --- what a start is measured with ----------------------------------------------------------
+
+
+def test_sources_are_compiled_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soar_lab, "_ROOT", tmp_path)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    sources = [tmp_path / "src" / "one.py", tmp_path / "benchmarks" / "two.py"]
+    for source in sources:
+        source.parent.mkdir()
+        source.write_text("ONE = 1\n")
+    assert compile_sources()
+    assert all(Path(cache_from_source(source)).exists() for source in sources)
+    (tmp_path / "src" / "wrong.py").write_text("ONE = \n")
+    assert not compile_sources()
+
+
+async def test_programs_use_bytecode_whatever_the_shell_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    command = [sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"]
+    async with running(command) as process:
+        assert await said(process) == "False"
 
 
 # --- what cannot be -------------------------------------------------------------------------
