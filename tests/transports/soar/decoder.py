@@ -45,6 +45,7 @@ __all__ = (
 Fields = dict[str, Any]
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+PARTIALS = ("NXDOMAIN", "NODATA", "REFUSED", "NODATA")  # by the two lowest bits of the flag
 PROTOCOL = b"Noise_NK_25519_ChaChaPoly_SHA256"
 FORM_TYPES = {0: dns.rdatatype.DS, 1: dns.rdatatype.TXT, 2: dns.rdatatype.A}
 
@@ -160,7 +161,8 @@ def read_name(zone: bytes, name: bytes) -> Fields:
         whole = [63] * (n - 1) + [r]
         sizes = [len(label) for label in labels]
         if sizes and sizes == whole[n - len(sizes) :] and len(sizes) < n:
-            return {"partial": True, "flag": LETTERS.index(labels[-1][0])}
+            flag = LETTERS.index(labels[-1][0])
+            return {"partial": True, "flag": flag, "answer": PARTIALS[flag & 3]}
         if sizes == whole:
             demand(len(name) == length, "a name that is not as long as its class")
             text = "".join(labels)
@@ -480,11 +482,15 @@ def read_answer(question: bytes, message: bytes, form: int) -> tuple[str, bytes]
     asked, said = read_dns(question), read_dns(message)
     parsed: dns.message.Message = said["parsed"]
     demand(said["flags"] & 0x8000, "no response")
-    demand(said["flags"] & 0x0400, "no authority")
+    is_refused = parsed.rcode() == dns.rcode.REFUSED
+    demand(bool(said["flags"] & 0x0400) != is_refused, "no authority, or one that refuses")
     for field in ("id", "name", "edns"):
         demand(said[field] == asked[field], f"another {field}")
     records = [*parsed.answer, *parsed.authority]
     demand(all(record.ttl == 0 for record in records), "a TTL above 0")
+    if is_refused:
+        demand(not records, "a refusal with records")
+        return "refused", b""
     if said["flags"] & 0x0200:
         demand(not records, "a truncated answer with records")
         return "truncated", b""

@@ -6,11 +6,10 @@ from transports.soar.core.client.forms import FormChoice
 from transports.soar.core.dns.answers import Form
 
 
-def test_it_begins_with_ds_with_edns_and_even_flags() -> None:
+def test_it_begins_with_ds_with_edns() -> None:
     choice = FormChoice()
     assert choice.current is Form.DS
     assert choice.edns
-    assert not choice.is_odd
     assert not choice.is_proven
 
 

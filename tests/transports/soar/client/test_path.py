@@ -8,10 +8,15 @@ import pytest
 
 from tests.transports.soar.client.peer import RTT, Asked, Rig
 from transports.soar.core.client.events import QuestionsLost
+from transports.soar.core.client.forms import FormChoice
+from transports.soar.core.dns.forms import Form
 from transports.soar.core.dns.messages import Rcode
-from transports.soar.core.streams.frames import StreamData
+from transports.soar.core.dns.zone import Partial, PartialAnswer
+from transports.soar.core.streams.frames import Ping, StreamData
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from transports.soar.core.client.path import Path
 
 
@@ -124,7 +129,7 @@ def test_each_question_is_held_against_the_path_once() -> None:
     assert path.window._failed == 1
 
 
-def test_an_unproven_nxdomain_for_a_long_name_makes_flags_odd() -> None:
+def test_an_unproven_nxdomain_for_a_long_name_makes_partial_names_nodata() -> None:
     rig, path = ready()
     path.sizes.has_begun = True
     sent = upload(rig, 5000)
@@ -133,9 +138,9 @@ def test_an_unproven_nxdomain_for_a_long_name_makes_flags_odd() -> None:
     rig.time += 0.2
     if short is not None:
         rig.tell(short, rig.peer.nxdomain(short))
-        assert not path.forms.is_odd
+        assert path.partials.answer is PartialAnswer.NXDOMAIN
     rig.tell(long, rig.peer.nxdomain(long))
-    assert path.forms.is_odd
+    assert path.partials.answer is PartialAnswer.NODATA
 
 
 def test_formerr_before_anything_worked_takes_the_opt_record_away() -> None:
@@ -244,3 +249,108 @@ def test_a_path_is_a_spare_beside_one_that_bears_much_more_and_answers_much_soon
     other.recovery.probes = 1
     one.compare([other])
     assert not one.is_spare, "the better one may have fallen silent"
+
+
+# --- partial names --------------------------------------------------------------------------
+
+
+def through_unbound(rig: Rig, *, until: Callable[[], bool]) -> None:
+    """Let an upload go on; what is TXT, or has several labels, takes 50 ms more, and for TXT they are called held."""
+
+    def reply(asked: Asked) -> None:
+        is_twice = asked.form is Form.TXT
+        delay = 0.05 * (is_twice or asked.name_class > 1)
+        rig.post(asked, rig.peer.answer(asked, held=delay * is_twice), RTT + delay)
+
+    rig.run(rig.time + 10.0, reply, stop=until)
+    assert until()
+
+
+def refusing(octets: int = 200_000) -> tuple[Rig, Path]:
+    """Return a rig in the midst of an upload whose partial names are refused, and its path."""
+    rig, path = ready()
+    path.sizes.has_begun = True
+    stream = next(iter(rig.sessions[0].intake.streams.values()))
+    stream.write(bytes(octets))
+    through_unbound(rig, until=lambda: path.partials.answer is PartialAnswer.REFUSED)
+    return rig, path
+
+
+def answers_of(asked: list[Asked]) -> set[PartialAnswer]:
+    """Return what the partial names of the long names among `asked` are to be answered."""
+    found = set()
+    for each in asked:
+        if each.name_class > 1:
+            cut = each.zone.read(each.name[1 + each.name[0] :])
+            assert isinstance(cut, Partial)
+            found.add(cut.answer)
+    return found
+
+
+def test_pairs_of_pings_beside_an_upload_show_unbound_and_have_partial_names_refused() -> None:
+    rig, path = refusing()
+    pings = [each for _, each in rig.log if each.of(Ping)]
+    assert [each.form for each in pings] == [Form.TXT, Form.DS] * 8
+    assert {(each.name_class, each.may_park) for each in pings} == {(1, False)}
+    assert answers_of([each for at, each in rig.log if at < rig.time]) == {PartialAnswer.NXDOMAIN}
+    before = len(rig.log)
+    through_unbound(rig, until=lambda: len(rig.log) > before + 50)
+    assert answers_of([each for _, each in rig.log[before:]]) == {PartialAnswer.REFUSED}
+    assert len([each for _, each in rig.log if each.of(Ping)]) == 16
+    assert path.forms.current is Form.DS
+
+
+@pytest.mark.parametrize("form", [Form.TXT, Form.SOA, None])
+def test_a_path_whose_form_is_not_ds_and_proven_asks_no_pairs(form: Form | None) -> None:
+    _, path = ready()
+    path.lane(Form.DS, several=True).observe(0.15, 1.0)
+    assert len(path.pair(400.0)) == 2
+    path.forms = FormChoice()
+    if form is not None:
+        path.forms.worked(form)
+    assert path.pair(401.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("rcode", "after", "counts"),
+    [
+        (Rcode.SERVFAIL, 0.20, True),
+        (Rcode.REFUSED, 0.20, True),
+        (Rcode.SERVFAIL, 0.01, True),  # a name server that is held to be lame
+        (Rcode.REFUSED, 0.01, False),  # a full table
+        (Rcode.FORMERR, 0.20, False),
+        (Rcode.NOERROR, 0.20, False),
+    ],
+)
+def test_long_names_that_fail_end_the_refusals(rcode: Rcode, after: float, counts: bool) -> None:
+    rig, path = refusing()
+    path._tries = 0.0
+
+    def sent_so() -> list[Asked]:
+        return [each for _, each in rig.log if answers_of([each]) == {PartialAnswer.REFUSED}]
+
+    through_unbound(rig, until=lambda: len(sent_so()) >= 9)
+    sent = sent_so()
+    rig.time += after
+    for each in sent[-9:]:
+        for _ in range(2):  # each is counted once
+            rig.tell(each, rig.peer.failure(each, rcode))
+    assert (path.partials.answer is PartialAnswer.NXDOMAIN) == counts
+
+
+def test_long_names_that_only_get_lost_end_the_refusals() -> None:
+    rig, path = refusing()
+
+    def reply(asked: Asked) -> bytes | None:
+        return None if asked.name_class > 1 else rig.peer.answer(asked)
+
+    rig.run(rig.time + 5.0, reply, stop=lambda: path.partials.answer is PartialAnswer.NXDOMAIN)
+    assert path.partials.answer is PartialAnswer.NXDOMAIN
+    assert path.partials.next_at > rig.now.awake + 50
+
+
+def test_a_path_that_wants_a_new_port_has_its_resolver_proven_anew() -> None:
+    rig, path = refusing()
+    rig.run(rig.time + 5.0)
+    assert path.partials.answer is PartialAnswer.NXDOMAIN
+    assert path.partials.next_at == 0.0

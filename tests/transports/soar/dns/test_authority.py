@@ -26,9 +26,8 @@ AUTHORITY = Authority(Zones([ZONE, OTHER]), SERVERS)
 SOA = ["t.example.com. 0 IN SOA t.example.com. hostmaster.t.example.com. 1 3600 600 86400 0"]
 
 
-def partial(*, odd: bool, number: int = 4, labels: int = 2) -> str:
+def partial(flag: int, *, number: int = 4, labels: int = 2) -> str:
     """Return what a minimising resolver asks for on the way to a whole name, as text."""
-    flag = 7 if odd else 6
     name = dns.name.from_wire(tunnel_name(number, flag=flag), 0)[0]
     return dns.name.Name(name.labels[-len(b"t example com .".split()) - labels :]).to_text()
 
@@ -77,13 +76,16 @@ def lines(section: list[dns.rrset.RRset]) -> list[str]:
         ("ns2.t.example.com.", QType.A, Rcode.NOERROR, [], SOA),
         ("www.t.example.com.", QType.A, Rcode.NOERROR, [], SOA),
         ("_.t.example.com.", QType.A, Rcode.NOERROR, [], SOA),  # how BIND 9.14 minimised
-        (partial(odd=False), QType.A, Rcode.NXDOMAIN, [], SOA),
-        (partial(odd=False), QType.NS, Rcode.NXDOMAIN, [], SOA),
-        (partial(odd=False, labels=1), QType.TXT, Rcode.NXDOMAIN, [], SOA),
-        (partial(odd=False, number=2, labels=1), 65_280, Rcode.NXDOMAIN, [], SOA),
-        (partial(odd=True), QType.A, Rcode.NOERROR, [], SOA),
-        (partial(odd=True), QType.NS, Rcode.NOERROR, [], SOA),
-        (partial(odd=True, labels=3), QType.DS, Rcode.NOERROR, [], SOA),
+        (partial(4), QType.A, Rcode.NXDOMAIN, [], SOA),
+        (partial(4), QType.NS, Rcode.NXDOMAIN, [], SOA),
+        (partial(4, labels=1), QType.TXT, Rcode.NXDOMAIN, [], SOA),
+        (partial(4, number=2, labels=1), 65_280, Rcode.NXDOMAIN, [], SOA),
+        (partial(6), QType.A, Rcode.REFUSED, [], []),
+        (partial(30), QType.NS, Rcode.REFUSED, [], []),
+        (partial(2, number=2, labels=1), QType.TXT, Rcode.REFUSED, [], []),
+        (partial(7), QType.A, Rcode.NOERROR, [], SOA),
+        (partial(5), QType.NS, Rcode.NOERROR, [], SOA),
+        (partial(7, labels=3), QType.DS, Rcode.NOERROR, [], SOA),
         (whole(), QType.DS, Rcode.NOERROR, [], SOA),
         (whole(4), QType.TXT, Rcode.NOERROR, [], SOA),
         ("tns.example.com.", QType.A, Rcode.REFUSED, [], []),

@@ -16,6 +16,7 @@ from transports.soar.core.dns.zone import (
     Apex,
     Junk,
     Partial,
+    PartialAnswer,
     Whole,
     Zone,
     Zones,
@@ -200,11 +201,26 @@ def test_a_class_that_the_zone_lacks_is_refused() -> None:
 # --- other names ----------------------------------------------------------------------------
 
 
+# By the flag's two lowest bits.
+ANSWERS = [
+    PartialAnswer.NXDOMAIN,
+    PartialAnswer.NODATA,
+    PartialAnswer.REFUSED,
+    PartialAnswer.NODATA,
+]
+
+
+@pytest.mark.parametrize("answer", PartialAnswer, ids=str)
+def test_whatever_is_random_in_a_flag_does_not_change_its_meaning(answer: PartialAnswer) -> None:
+    assert not answer.free & answer
+    assert {ANSWERS[(chance & answer.free | answer) % 4] for chance in range(32)} == {answer}
+
+
 @pytest.mark.parametrize("number", ZONE.classes)
 def test_a_partial_name_says_how_it_wants_to_be_answered(number: int) -> None:
     for flag in range(32):
         for cut in cuts(tunnel_name(number, flag=flag)):
-            assert ZONE.read(cut) == Partial(flag % 2 == 1)
+            assert ZONE.read(cut) == Partial(ANSWERS[flag % 4])
 
 
 @pytest.mark.parametrize("number", ZONE.classes)

@@ -41,6 +41,8 @@ class Quirks:
         gives_up: when it says SERVFAIL; `None` for never.
         probe: the type that it minimises with (`None`: it doesn't), and how many names at most.
         probes_whole_name: a probe for the whole name comes before any type but A and DS.
+        checks_nxdomain: a partial name that is NXDOMAIN is asked for once more, to validate it, beside the whole name.
+        punishes: after a partial name that is refused, the whole name is SERVFAIL.
         limit, full: questions under way, and what happens beyond.
         shuffles_case: 0x20.
         lowers_soa: names in a SOA come back in lower case.
@@ -62,6 +64,8 @@ class Quirks:
     probe: int | None = None
     probe_names: int = 0
     probes_whole_name: bool = False
+    checks_nxdomain: bool = False
+    punishes: bool = False
     limit: int = 4098
     full: Full = Full.IGNORES
     shuffles_case: bool = False
@@ -98,6 +102,7 @@ UNBOUND = Quirks(
     probe=A,
     probe_names=10,
     probes_whole_name=True,
+    checks_nxdomain=True,
     limit=1024,
 )
 BIND = Quirks(

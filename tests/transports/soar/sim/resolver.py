@@ -260,20 +260,30 @@ class Resolver:
         if told.truncated and not tcp:
             self._world.after(self._round_trip, lambda: self._send_tcp(job))
             return
-        if told.rcode in (SERVFAIL, REFUSED):
-            self._fail(job)
-            return
-        if job.plan:
-            if told.rcode == NXDOMAIN:
-                job.plan.clear()
+        if job.plan and not (self.quirks.punishes and told.rcode == REFUSED):
+            if told.rcode in (NXDOMAIN, SERVFAIL, REFUSED):
+                self._end_probes(job, told)
             else:
                 job.plan.pop(0)
             self._next_question(job)
+            return
+        if told.rcode in (SERVFAIL, REFUSED):
+            self._fail(job)
             return
         self._drop(job)
         self._keep(job, told)
         for client, query in job.waiting:
             self._finish_one(client, query, told)
+
+    def _end_probes(self, job: Job, told: Message) -> None:
+        is_partial = len(told.name) < len(job.query.name)
+        job.plan.clear()
+        if self.quirks.checks_nxdomain and is_partial and told.rcode == NXDOMAIN:
+            partial = replace(job.query, name=told.name, qtype=told.qtype)
+            if partial.key not in self._jobs:
+                # It is asked for as it is, whatever else would be minimised.
+                self._jobs[partial.key] = check = Job(partial, [], self._world.time)
+                self._next_question(check)
 
     def _send_tcp(self, job: Job) -> None:
         if self._jobs.get(job.key) is job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -109,6 +110,38 @@ def test_nxdomain_for_a_partial_name_ends_the_probes(quirks: Quirks, labels: int
     bench = Bench(quirks)
     bench.rcodes = {(1, A): 3, (1, NS): 3}
     assert bench.took(labels, TXT) == 122
+
+
+@pytest.mark.parametrize("rcode", [2, 5], ids=["SERVFAIL", "REFUSED"])
+@pytest.mark.parametrize("quirks", [UNBOUND, BIND, KNOT, POWERDNS], ids=str)
+def test_a_failure_of_a_partial_name_ends_the_probes_too(quirks: Quirks, rcode: int) -> None:
+    bench = Bench(quirks)
+    bench.rcodes = {(1, A): rcode, (1, NS): rcode}
+    assert bench.took(4, DS) == 122
+    assert len(bench.copies) == 2
+
+
+@pytest.mark.parametrize("quirks", [UNBOUND, BIND, KNOT, POWERDNS], ids=str)
+def test_unbound_alone_asks_a_partial_name_that_is_nxdomain_once_more(quirks: Quirks) -> None:
+    """Counted at a real server: 87,773 partial names beside 45,551 packets, and 42,069 beside 45,312 with REFUSED."""
+    bench = Bench(quirks)
+    bench.rcodes = {(1, A): 3, (1, NS): 3}
+    bench.took(4, DS)
+    bench.world.run(bench.world.time + 1)
+    labels = [len(name_labels(query.name)) - 3 for _, query, _ in bench.copies]
+    assert sorted(labels) == ([1, 1, 4] if quirks is UNBOUND else [1, 4])
+    assert len(bench.answers) == 1
+
+
+def test_a_resolver_may_fail_a_name_whose_partial_name_is_refused() -> None:
+    bench = Bench(replace(UNBOUND, punishes=True))
+    bench.rcodes = {(1, A): 5}
+    assert bench.took(4, DS) == 71
+    told = Message.from_wire(bench.answers[0][1])
+    assert told is not None
+    assert told.rcode == 2
+    bench.rcodes = {(1, A): 3}
+    assert bench.took(4, DS) == 122
 
 
 def copies_of_one_silent_question(quirks: Quirks, seconds: float) -> tuple[list[int], Bench]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.transports.soar.sim import quirks as kinds
 from tests.transports.soar.sim.invariants import check_idle_stream, check_pace
 from tests.transports.soar.sim.link import Weather
 from tests.transports.soar.sim.simulation import Simulation
-from tests.transports.soar.sim.story import FAR, Story, Way
+from tests.transports.soar.sim.story import FAR, NEAR, Story, Way
+from transports.soar.core.dns.zone import PartialAnswer
 
 MODELS = (kinds.PLAIN, *kinds.ALL, kinds.KNOT_FORWARDER)
 
@@ -127,4 +130,82 @@ def test_an_old_resolver_with_names_of_101_octets_and_answers_of_512(octets: int
     assert up.succeeded
     assert len(client.handshakes) == 1
     check_pace(client)
+    simulation.check(may=frozenset())
+
+
+PUNISHING = replace(kinds.UNBOUND, name="punishing", punishes=True)
+
+
+def partials_of(simulation: Simulation) -> PartialAnswer:
+    return simulation.client.core._paths[0].partials.answer
+
+
+def uploading(quirks: kinds.Quirks, *, loss: float = 0.0, jitter: float = 0.0) -> Simulation:
+    near = replace(NEAR, loss=loss)
+    far = replace(FAR, loss=loss, jitter=jitter)
+    return Simulation(Story(ways=(Way(resolver=quirks, near=near, far=far),)))
+
+
+def test_an_upload_through_unbound_soon_has_two_questions_for_each_name_not_three() -> None:
+    simulation = uploading(kinds.UNBOUND)
+    client, resolver = simulation.client, simulation.routes[0].resolver
+    flow = client.dial("put-300000-1.test", 300_000)
+    simulation.until(lambda: partials_of(simulation) is PartialAnswer.REFUSED)
+    assert simulation.world.time - flow.began < 7 * 0.122
+    simulation.rest(0.15)  # what was on its way
+    asked, copies = client.asked, resolver.copies
+    assert simulation.finish(flow, 20.0).succeeded
+    assert client.asked - asked > 1000
+    assert resolver.copies - copies < 2.3 * (client.asked - asked)
+    assert resolver.failed == 0
+    check_pace(client, 1.0)
+    simulation.check(may=frozenset())
+    simulation.check_quiet()
+
+
+@pytest.mark.parametrize(
+    "quirks", [model for model in MODELS if model is not kinds.UNBOUND], ids=str
+)
+def test_no_other_resolver_has_partial_names_refused(quirks: kinds.Quirks) -> None:
+    simulation = uploading(quirks, jitter=0.005)
+    flow = simulation.finish(simulation.client.dial("put-100000-1.test", 100_000), 20.0)
+    assert flow.succeeded
+    assert partials_of(simulation) is PartialAnswer.NXDOMAIN
+    assert simulation.client.core._paths[0].partials.next_at > 60.0, "it was looked at"
+    simulation.check(may=frozenset())
+
+
+def test_where_there_is_no_delay_to_see_it_by_unbound_keeps_nxdomain() -> None:
+    far = Weather(delay=0.001)
+    simulation = Simulation(Story(ways=(Way(far=far),)))
+    flow = simulation.finish(simulation.client.dial("put-100000-1.test", 100_000), 20.0)
+    assert flow.succeeded
+    assert partials_of(simulation) is PartialAnswer.NXDOMAIN
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1], ids=["no loss", "10 %"])
+def test_a_resolver_that_fails_names_whose_partial_names_are_refused_gets_nxdomain_again(
+    loss: float,
+) -> None:
+    simulation = uploading(PUNISHING, loss=loss)
+    client = simulation.client
+    flow = client.dial("put-120000-1.test", 120_000)
+    simulation.until(lambda: partials_of(simulation) is PartialAnswer.REFUSED)
+    simulation.until(lambda: partials_of(simulation) is PartialAnswer.NXDOMAIN, 5.0)
+    failed = simulation.routes[0].resolver.failed
+    assert failed < 200
+    assert simulation.finish(flow, 60.0).succeeded
+    assert partials_of(simulation) is PartialAnswer.NXDOMAIN
+    again = simulation.finish(client.dial("put-20000-2.test", 20_000), 60.0)
+    assert again.succeeded
+    assert client.core._paths[0].partials.next_at > simulation.world.time + 300
+    assert len(client.handshakes) == 1
+    simulation.check(may=frozenset())
+
+
+def test_through_ten_percent_of_loss_an_upload_has_them_refused_and_keeps_it() -> None:
+    simulation = uploading(kinds.UNBOUND, loss=0.1)
+    flow = simulation.finish(simulation.client.dial("put-120000-1.test", 120_000), 60.0)
+    assert flow.succeeded
+    assert partials_of(simulation) is PartialAnswer.REFUSED
     simulation.check(may=frozenset())

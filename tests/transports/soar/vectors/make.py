@@ -33,7 +33,8 @@ from transports.soar.core.crypto import (
 from transports.soar.core.crypto.hashes import digest
 from transports.soar.core.crypto.headers import mask_header, pack_header
 from transports.soar.core.dns import answers, questions
-from transports.soar.core.dns.zone import Zone
+from transports.soar.core.dns.messages import Rcode
+from transports.soar.core.dns.zone import Partial, Zone
 from transports.soar.core.streams import frames as frame
 from transports.soar.core.streams.targets import Target
 
@@ -110,7 +111,9 @@ def _zone(zone: Zone, entropy: FixedEntropy) -> Vector:
         whole.append(vector)
         rest = name
         while len(rest := rest[1 + rest[0] :]) > len(zone.wire):
-            partial.append({"flag": flag, "name": rest})
+            found = zone.read(rest)
+            assert isinstance(found, Partial)
+            partial.append({"flag": flag, "name": rest, "answer": found.answer.name})
     return {
         "text": zone.text,
         "wire": zone.wire,
@@ -434,6 +437,7 @@ def _answer(
         "answer": answers.build_answer(copy, form, payload, ZONE),
         "nodata": answers.nodata(copy, ZONE),
         "nxdomain": answers.nxdomain(copy, ZONE),
+        "refused": answers.failure(copy, Rcode.REFUSED),
         "truncated": answers.truncated(copy),
     }
 

@@ -372,6 +372,7 @@ class Client:
             path.is_doubted = False  # where nobody answers, none is worse than the others
         if path.silence.judge(now.awake, path.patience, others_answer=others_answer):
             path.forms.doubt()
+            path.partials.doubt()
         elif not (others_answer and path.recovery.probes >= _PROBES_ALONE):
             return
         path.is_doubted = True

@@ -1,4 +1,4 @@
-"""In which form a path is asked: the first that got a proven answer (SPEC 5.1), and how names are flagged there."""
+"""In which form a path is asked: the first that got a proven answer (SPEC 5.1)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ class FormChoice:
     Attributes:
         current: the form to ask in.
         is_proven: whether a proven answer came in it.
-        is_odd: whether names carry odd flags, which make partial names NODATA (SPEC 4.5).
         edns: whether questions have an OPT record.
     """
 
-    __slots__ = ("_failures", "current", "edns", "is_odd", "is_proven")
+    __slots__ = ("_failures", "current", "edns", "is_proven")
 
     def __init__(self) -> None:
         self.current = ORDER[0]
         self.is_proven = False
-        self.is_odd = False
         self.edns = True
         self._failures = 0
 

@@ -12,6 +12,7 @@ from transports.soar.core.crypto.fragments import FRAGMENT_OVERHEAD, MOST_FRAGME
 from transports.soar.core.crypto.handshake import FirstMessage, RetryCookie, frames_room
 from transports.soar.core.crypto.retries import RetryCode
 from transports.soar.core.crypto.terms import Status, Terms
+from transports.soar.core.dns.zone import PartialAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -252,8 +253,8 @@ class Handshake:
                 size_class=0,
                 may_park=False,
                 shard=self._packets.shard,
-                # What minimising makes of a long name is left to chance no more (SPEC 4.5).
-                is_odd=is_long or path.forms.is_odd,
+                # What minimising makes of a long name is left to chance no more (SPEC 4.5); others have no partial names.
+                partials=PartialAnswer.NODATA,
                 dice=self._dice,
                 now=now,
             )

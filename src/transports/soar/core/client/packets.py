@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from transports.soar.core.client.dice import Dice
+    from transports.soar.core.client.partials import Timed
     from transports.soar.core.client.path import Path
     from transports.soar.core.client.questions import Question
     from transports.soar.core.crypto.handshake import FirstMessage
@@ -261,6 +262,8 @@ class Packets:
                 if not alike:
                     queued = table.queued_octets()
                     name_class, alike = class_for(path, queued, flight, now.awake)
+                    if name_class > 1 and path.partials.next_at <= now.awake:
+                        self._compare(path, now)
                 if not self._ask(path, now, name_class=name_class):
                     return True
                 free -= 1
@@ -268,6 +271,11 @@ class Packets:
                 if not alike and not table.has_queued():
                     return True
         return False
+
+    def _compare(self, path: Path, now: Instant) -> None:
+        """Ask, with nothing in it, what shows whether the path's resolver is Unbound (SPEC 12.8)."""
+        for lane in path.pair(now.awake):
+            self._ask(path, now, frames=_PING, is_poll=True, lane=lane)
 
     def _send_polls(self, now: Instant, wanted: int, *, fresh: int) -> bool:
         """Send `wanted` polls, of which `fresh` may pass a full window; return whether there was room for them."""
@@ -367,6 +375,7 @@ class Packets:
         may_park: bool = False,
         is_poll: bool = False,
         frames: bytes = b"",
+        lane: Timed | None = None,
     ) -> bool:
         """Send one packet; only a poll is sent with nothing in it. Return whether it was."""
         numbers = self.numbers
@@ -388,7 +397,7 @@ class Packets:
         if size_class is None:
             sizes = path.sizes
             size_class = sizes.down.current if sizes.has_begun else sizes.down.steps[0]
-        form = path.forms.current
+        form = path.forms.current if lane is None else lane.form
         index = self.zones[path.zone.wire]
         seals = self._seals
         assert seals is not None, "packets are sent after `begin`"
@@ -410,7 +419,8 @@ class Packets:
             size_class=size_class,
             may_park=may_park,
             shard=self.shard,
-            is_odd=path.forms.is_odd,
+            partials=path.partials.answer,
+            lane=lane,
             dice=self._dice,
             now=now,
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from transports.soar.core.client.congestion import Window
 from transports.soar.core.client.forms import FormChoice
+from transports.soar.core.client.partials import Partials
 from transports.soar.core.client.questions import FRAGMENT, IN_FLIGHT, Question
 from transports.soar.core.client.recovery import PARK_S, Recovery
 from transports.soar.core.client.rtt import RoundTrips
@@ -14,11 +15,13 @@ from transports.soar.core.client.sizes import Sizes
 from transports.soar.core.dns.forms import QTYPES, Form
 from transports.soar.core.dns.messages import Rcode
 from transports.soar.core.dns.questions import build_question
+from transports.soar.core.dns.zone import PartialAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from transports.soar.core.client.dice import Dice
+    from transports.soar.core.client.partials import Timed
     from transports.soar.core.dns.answers import Answer
     from transports.soar.core.dns.zone import Zone
     from transports.soar.core.instants import Instant
@@ -39,6 +42,7 @@ _new: Final = tuple.__new__  # what a named tuple's class does, without its own 
 # what it carries would be waited for longer than it is worth.
 _SPARE_RATE: Final = 16.0
 _SPARE_TIME: Final = 1 / 3
+_FREE: Final = tuple(each.free for each in PartialAnswer)  # of a flag
 _POLLS_ABOVE: Final = 2  # polls that the floor asks for go out beside a full window
 
 
@@ -65,7 +69,7 @@ class Path:
         datagram: whether messages go by UDP.
 
     Attributes:
-        forms, sizes, window, recovery, silence: each about its own matter.
+        forms, partials, sizes, window, recovery, silence: each about its own matter.
         answered_at: when the last authentic answer came, awake clock; minus infinity if none did.
         is_known: whether one ever came.
         is_doubted: whether others answer and this one does not: until it does, it gets a poll now and then, and nothing
@@ -85,6 +89,7 @@ class Path:
         "is_doubted",
         "is_known",
         "is_spare",
+        "partials",
         "recovery",
         "silence",
         "sizes",
@@ -97,6 +102,7 @@ class Path:
         self.zone = zone
         self.datagram = datagram
         self.forms = FormChoice()
+        self.partials = Partials()
         self.sizes = Sizes(tuple(zone.classes), datagram=datagram)
         self.window = Window()
         self.recovery = Recovery()
@@ -179,6 +185,13 @@ class Path:
             return self.window.next_burst(now, self.polls.srtt)
         return None
 
+    def pair(self, now: float) -> tuple[Timed, ...]:
+        """Return the lanes of what is to be asked now with one label, and nothing in it, to know the resolver (SPEC 12.8)."""
+        if self.forms.current is not Form.DS or not self.forms.is_proven:
+            return ()
+        short, long = self._lanes[Form.DS << 1], self._lanes[Form.DS << 1 | 1]
+        return self.partials.pair(short=short, long=long, now=now)
+
     def ask(
         self,
         packet: bytes,
@@ -190,9 +203,10 @@ class Path:
         size_class: int,
         may_park: bool,
         shard: tuple[int, int],
-        is_odd: bool,
+        partials: PartialAnswer,
         dice: Dice,
         now: Instant,
+        lane: Timed | None = None,
     ) -> Question:
         """Return the question that carries `packet`; its message is queued.
 
@@ -205,9 +219,10 @@ class Path:
             size_class: what the packet allows, or 0.
             may_park: what it allows.
             shard: the server's number of shards, and the one that the session belongs to (SPEC 4.4).
-            is_odd: which answer its partial names get (SPEC 4.5).
+            partials: which answer its partial names are to get (SPEC 4.5).
             dice: for id, selector and flag.
             now: when.
+            lane: the round trips that its answer tells of, if not those of its form and kind of name.
         """
         recovery, forms, at = self.recovery, self.forms, now.awake
         pending = recovery.pending
@@ -219,7 +234,7 @@ class Path:
             packet,
             number=name_class,
             selector=chance >> 16 & 31 & -shard[0] | shard[1],
-            flag=chance >> 20 & 30 | is_odd,
+            flag=chance >> 20 & _FREE[partials] | partials,
             fill=chance >> 25,
         )
         message = build_question(id_, name, QTYPES[form], edns=forms.edns)
@@ -234,7 +249,7 @@ class Path:
             may_park=may_park,
             sent_at=at,
             sent_elapsed=now.elapsed,
-            lane=self._lanes[form << 1 | (name_class > 1)],
+            lane=self._lanes[form << 1 | (name_class > 1)] if lane is None else lane,
         )
         question.had_edns = forms.edns
         is_fresh = not self.silence.is_trusted and self._is_fresh(at)
@@ -319,12 +334,17 @@ class Path:
 
         It changes nothing but how fast, in what form and how large this path is asked.
         """
-        if question.is_hinted or question.fate is not IN_FLIGHT:
+        if question.is_hinted:
             return False
         question.is_hinted = True
         lane = question.lane
         is_quick = lane.is_known and now - question.sent_at < lane.least
-        if is_quick and answer.rcode in (Rcode.REFUSED, Rcode.SERVFAIL):
+        is_failure = answer.rcode in (Rcode.REFUSED, Rcode.SERVFAIL)
+        if is_failure and not (is_quick and answer.rcode == Rcode.REFUSED):
+            self.partials.failed(question, now)
+        if question.fate is not IN_FLIGHT:
+            return False
+        if is_quick and is_failure:
             # A limit of the resolver's own. The place comes back when the question is lost: one round trip later.
             question.is_local = True
             self.window.refused(lane.srtt, now)
@@ -335,7 +355,7 @@ class Path:
         elif answer.rcode == Rcode.FORMERR and not self.forms.is_proven:
             self.forms.edns = False
         elif answer.rcode == Rcode.NXDOMAIN and question.name_class > 1:
-            self.forms.is_odd = True
+            self.partials.was_taken_for_missing()
         if question.number == FRAGMENT:
             return False  # the flight has tries of its own
         if self._tries < 1:
@@ -358,8 +378,15 @@ class Path:
         if not question.is_local:
             self.window.lost(question.lane.srtt, now)
         self.forms.failed(question.form)
-        self.sizes.up.missed(question.name_class, question.sent_at, now)
+        up = self.sizes.up
+        name_class = up.current
+        up.missed(question.name_class, question.sent_at, now)
+        if up.current < name_class:
+            self.partials.shrank(now)
         self.sizes.down.missed(question.size_class, question.sent_at, now)
 
     def _is_fresh(self, now: float) -> bool:
-        return self.datagram and self.silence.wants_fresh_socket(now, self.patience)
+        is_fresh = self.datagram and self.silence.wants_fresh_socket(now, self.patience)
+        if is_fresh:
+            self.partials.doubt()
+        return is_fresh

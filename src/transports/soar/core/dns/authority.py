@@ -24,7 +24,15 @@ from transports.soar.core.dns.messages import (
     Rcode,
     wire_name,
 )
-from transports.soar.core.dns.zone import Apex, Junk, Partial, Whole, Zone, Zones
+from transports.soar.core.dns.zone import (
+    Apex,
+    Junk,
+    Partial,
+    PartialAnswer,
+    Whole,
+    Zone,
+    Zones,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,8 +107,10 @@ class Authority:
             return failure(copy, Rcode.REFUSED)
         _, zone, found = located
         match found:
-            case Partial(odd=False):
+            case Partial(answer=PartialAnswer.NXDOMAIN):
                 return nxdomain(copy, zone)
+            case Partial(answer=PartialAnswer.REFUSED):
+                return failure(copy, Rcode.REFUSED)
             case Partial() | Whole() | Apex() | Junk():
                 return nodata(copy, zone)
             case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -22,6 +23,7 @@ __all__ = (
     "Junk",
     "NameClass",
     "Partial",
+    "PartialAnswer",
     "Whole",
     "Zone",
     "Zones",
@@ -70,10 +72,23 @@ class Whole(NamedTuple):
     packet: bytes
 
 
-class Partial(NamedTuple):
-    """What is left of a whole name when labels are cut off its left (SPEC 4.3); `odd` is the flag's lowest bit."""
+class PartialAnswer(IntEnum):
+    """What a flag demands for the partial names of its name, as its lowest bits say it (SPEC 4.5)."""
 
-    odd: bool
+    NXDOMAIN = 0
+    NODATA = 1
+    REFUSED = 2
+
+    @property
+    def free(self) -> int:
+        """The bits of a flag that are random."""
+        return 0b11110 if self is PartialAnswer.NODATA else 0b11100
+
+
+class Partial(NamedTuple):
+    """What is left of a whole name when labels are cut off its left (SPEC 4.3), and what it is to be answered."""
+
+    answer: PartialAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +105,9 @@ Found: TypeAlias = Whole | Partial | Apex | Junk
 
 _APEX: Final = Apex()
 _JUNK: Final = Junk()
-_PARTIALS: Final = (Partial(odd=False), Partial(odd=True))
+_PARTIALS: Final = tuple(
+    Partial(PartialAnswer.NODATA if flag & 1 else PartialAnswer(flag & 3)) for flag in range(32)
+)  # by the flag's value
 
 
 class Zone:
@@ -153,7 +170,7 @@ class Zone:
             packet: exactly as many octets as the class has capacity (SPEC 6.4).
             number: the class, one of `classes`.
             selector: 0 to 31, random within its shard (SPEC 4.4).
-            flag: 0 to 31, random but for its lowest bit (SPEC 4.5); a name of one label has no place for it.
+            flag: 0 to 31, random but for its lowest bits (`PartialAnswer`); a name of one label has no place for it.
             fill: random; of it come the bits that the packet leaves of the last characters, at most seven. With 0
                 all names of a class end alike.
 
@@ -326,7 +343,7 @@ def _read_cut(name: bytes, place: int, last: int) -> Partial | Junk | None:
     if name[place] != last or name[: place : _FULL + 1] != _FULL_OCTET * (place // (_FULL + 1)):
         return None
     flag = _VALUES.get(name[place + 1])
-    return _JUNK if flag is None else _PARTIALS[flag & 1]
+    return _JUNK if flag is None else _PARTIALS[flag]
 
 
 def _begins_a_label(name: bytes, place: int) -> bool:
