@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.to_thread
 
+from benchmarks._soar_transfers import download, echo, upload
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -46,8 +48,6 @@ async def _measure(
         used: returns the processor seconds of the tunnel.
         began: when the first stream is asked for.
     """
-    from benchmarks._soar_transfers import download, echo, upload  # noqa: PLC0415 - after the start is timed
-
     if job["what"] == "start":
         async with await open_stream() as stream:
             await echo(stream)
