@@ -96,6 +96,7 @@ class Race:
         self._recollection: Recollection | None = None
         self._first: tuple[str, ...] = ()
         self._places = [place for place, reason in places if reason is None]
+        self._lanes: list[Lane] = []
         self._asked = {place.name: place.lodger for place in self._places}
         self._generation = roster.generation
         self._gone: set[int] = set()
@@ -229,7 +230,7 @@ class Race:
             report = self.report
             raise NoTransports(report.explain(f"no transport serves {self._target}"), report)
         self._recall()
-        lanes = [
+        self._lanes = [
             Lane(
                 start_delay=self._delay_of(place),
                 tier=place.tier,
@@ -237,7 +238,7 @@ class Race:
             )
             for place in self._places
         ]
-        self._schedule = Schedule(lanes, now=now, timeout=self._timeout)
+        self._schedule = Schedule(self._lanes, now=now, timeout=self._timeout)
         self._host.enter_race(self)
         try:
             if not self._contexts.has(self._target):
@@ -467,12 +468,13 @@ class Race:
 
     def _snapshot(self, outcome: Outcome, now: float) -> RaceReport:
         """Return the race as data, as it is now."""
-        attempts = [attempt_of(run, self._started) for run in self._runs.values()]
+        lanes = self._lanes
+        attempts = [attempt_of(run, self._started, lanes[i]) for i, run in self._runs.items()]
         if len(attempts) < len(self._places):
             begun = self._gone.union(self._runs)
-            waiting = [place for n, place in enumerate(self._places) if n not in begun]
-            waiting.sort(key=lambda one: (one.tier, self._delay_of(one)))
-            attempts += [idle(one, Outcome.NOT_STARTED, self._delay_of(one)) for one in waiting]
+            waiting = [n for n in range(len(lanes)) if n not in begun]
+            waiting.sort(key=lambda n: (lanes[n].tier, lanes[n].start_delay))
+            attempts += [idle(self._places[n], Outcome.NOT_STARTED, lanes[n]) for n in waiting]
         attempts += [idle(one, Outcome.INELIGIBLE, reason=why) for one, why in self._ineligible]
         return RaceReport(
             target=str(self._target),

@@ -55,6 +55,7 @@ class Attempt:
         reason: for `ineligible`, the guest's own words.
         start_delay: seconds after its tier opened at which it was to start.
         tier: its tier.
+        timeout: seconds it was given at most; `None` where nobody says: it could not take part, or the report is an old one.
         started_at: seconds since the race's start; `None` if it never began.
         finished_at: seconds since the race's start at which its outcome was fixed; `None` if it never began.
         peer: who was really talked to, `address:port`, if the guest said so.
@@ -68,6 +69,7 @@ class Attempt:
     reason: str | None = None
     start_delay: float = 0.0
     tier: int = 0
+    timeout: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
     peer: str | None = None
@@ -85,6 +87,7 @@ class Attempt:
             "reason": self.reason,
             "start_delay": self.start_delay,
             "tier": self.tier,
+            "timeout": self.timeout,
             "started_at": self.started_at,
             "finished_at": self.finished_at,
             "peer": self.peer,
@@ -247,6 +250,8 @@ def _attempt(data: object, where: str) -> Attempt:
         reason=entry.take("reason", str, none=True),
         start_delay=entry.seconds("start_delay"),
         tier=entry.take("tier", int),
+        # Not in reports that were written before it was told.
+        timeout=entry.seconds("timeout", none=True) if entry.has("timeout") else None,
         started_at=entry.seconds("started_at", none=True),
         finished_at=entry.seconds("finished_at", none=True),
         peer=entry.take("peer", str, none=True),
@@ -307,6 +312,9 @@ class _Fields:
             raise InvalidReport(msg)
         self._left: dict[str, Any] = dict(data)
         self._where = where
+
+    def has(self, key: str) -> bool:
+        return key in self._left
 
     def take(self, key: str, kind: type, *, none: bool = False) -> Any:  # noqa: ANN401 - the kind is checked here
         if key not in self._left:

@@ -12,6 +12,7 @@ from racer.errors import ErrorType, RecordedError, error_type_of
 if TYPE_CHECKING:
     from racer._attempt import Run
     from racer._roster import Place
+    from racer._schedule import Lane
 
 __all__ = ("attempt_of", "drop_tracebacks", "fate_of", "idle", "remembered")
 
@@ -19,7 +20,7 @@ __all__ = ("attempt_of", "drop_tracebacks", "fate_of", "idle", "remembered")
 _FAILED: Final = (Outcome.CONNECT_FAILED, Outcome.TIMED_OUT)
 
 
-def attempt_of(run: Run, began: float) -> Attempt:
+def attempt_of(run: Run, began: float, lane: Lane) -> Attempt:
     """Return the part of an entrant that began, in a race that began at `began` on the loop's clock."""
     failed = run.outcome in _FAILED
     kind = error_type_of(run.error) if run.error is not None else ErrorType.CRASHED
@@ -31,6 +32,7 @@ def attempt_of(run: Run, began: float) -> Attempt:
         error_type=kind if failed else None,
         start_delay=run.start_delay,
         tier=run.place.tier,
+        timeout=lane.timeout,
         started_at=run.started_at - began,
         finished_at=None if run.outcome is None else run.decided_at - began,
         peer=run.peer,
@@ -45,22 +47,23 @@ def fate_of(outcome: Outcome) -> Outcome:
 
 
 def idle(
-    place: Place, outcome: Outcome, start_delay: float | None = None, *, reason: str | None = None
+    place: Place, outcome: Outcome, lane: Lane | None = None, *, reason: str | None = None
 ) -> Attempt:
     """Return the part of an entrant that never began.
 
     Args:
         place: the entrant's.
         outcome: why it did not.
-        start_delay: its delay in that race; `None` for its own.
+        lane: its place in that race; `None` where it had none.
         reason: why it did not begin, in words.
     """
     return Attempt(
         transport=place.name,
         outcome=outcome,
         reason=reason,
-        start_delay=place.start_delay if start_delay is None else start_delay,
+        start_delay=place.start_delay if lane is None else lane.start_delay,
         tier=place.tier,
+        timeout=None if lane is None else lane.timeout,
     )
 
 

@@ -352,6 +352,23 @@ async def test_the_production_case_reads_as_it_should() -> None:
 # --- 24. the off-by-one delay ---------------------------------------------------------------------
 
 
+async def test_the_report_says_what_each_was_given() -> None:
+    entrants: list[Entrant | ScriptedTransport] = [
+        ScriptedTransport("a", hangs(), traits=Traits(attempt_timeout=2.0)),
+        Entrant(
+            ScriptedTransport("b", wins(1.0), traits=Traits(attempt_timeout=5.0)), start_delay=3.0
+        ),
+        Entrant(ScriptedTransport("c", wins(1.0), traits=Traits(attempt_timeout=7.0)), tier=1),
+        ScriptedTransport("d", wins(1.0), serves="nobody"),
+    ]
+    async with Scene(*entrants) as scene:
+        connection = await took(scene, 3.0)
+        given = {one.transport: one.timeout for one in connection.report.attempts}
+        assert given == {"a": 2.0, "b": 5.0, "c": 7.0, "d": None}
+        assert connection.report["a"].outcome is Outcome.TIMED_OUT
+        await connection.aclose()
+
+
 async def test_the_kth_starts_at_k_delays() -> None:
     async with Scene(*staggered(*[hangs()] * 5)) as scene:
         with pytest.raises(DialTimeout) as caught:

@@ -34,6 +34,7 @@ ATTEMPT: dict[str, Any] = {
     "reason": None,
     "start_delay": 0.25,
     "tier": 0,
+    "timeout": 30.0,
     "started_at": 0.0,
     "finished_at": 1.5,
     "peer": "192.0.2.1:443",
@@ -47,6 +48,7 @@ WON: dict[str, Any] = {
     "reason": None,
     "start_delay": 8.0,
     "tier": 1,
+    "timeout": None,
     "started_at": 1.5,
     "finished_at": 8.31,
     "peer": None,
@@ -94,6 +96,13 @@ def test_a_report_is_read_and_written_exactly() -> None:
     assert report["soar"] is second
     with pytest.raises(KeyError, match="nobody"):
         report["nobody"]
+
+
+def test_a_report_of_before_attempts_told_their_time_is_read_too() -> None:
+    old = [{key: one[key] for key in one if key != "timeout"} for one in (ATTEMPT, WON)]
+    report = RaceReport.from_json(json.dumps(changed(attempts=old)))
+    assert [attempt.timeout for attempt in report.attempts] == [None, None]
+    assert RaceReport.from_json(report.to_json()) == report
 
 
 def test_seconds_may_be_written_as_whole_numbers() -> None:
@@ -202,6 +211,7 @@ def test_a_number_json_cannot_hold_is_not_written(value: float) -> None:
         (changed_attempt(started_at="0"), r"attempts\[1\]: 'started_at' must be float"),
         (changed_attempt(start_delay=None), r"attempts\[1\]: 'start_delay' must be float"),
         (changed_attempt(finished_at=math.nan), r"attempts\[1\]: 'finished_at' is not a finite"),
+        (changed_attempt(timeout="30"), r"attempts\[1\]: 'timeout' must be float, not str"),
         (changed_attempt(peer=443), r"attempts\[1\]: 'peer' must be str, not int"),
         (changed_attempt(extra=1), r"attempts\[1\]: unknown key 'extra'"),
         ([REPORT], "report: an object was expected, not list"),

@@ -33,7 +33,7 @@ class Changes:
         delays: seconds after its tier opened at which an entrant is to start, by its name.
         tiers: an entrant's tier, by its name.
         attempt_timeouts: seconds that an attempt may take, by its entrant's name. Otherwise one that used up its own time
-            does so again, and the time of the others, which no report holds, has no end.
+            does so again, and the others have what the report says they had; where it is an old one that does not, no end.
         timeout: seconds for the whole race.
         stagger: seconds between one start and the next, in place of all delays; a failure lets the next one start at
             once, as in RFC 8305.
@@ -76,7 +76,7 @@ class Changes:
         return Lane(
             start_delay=self.delays.get(name, delay),
             tier=self.tiers.get(name, attempt.tier),
-            timeout=self.attempt_timeouts.get(name, math.inf),
+            timeout=self.attempt_timeouts.get(name, entry.own_time),
         )
 
 

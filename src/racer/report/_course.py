@@ -40,6 +40,7 @@ class Course:
     def __init__(self, record: Record, changes: Changes) -> None:
         """Play it."""
         self._record = record
+        self._timeouts = changes.attempt_timeouts
         self._entries = [_longer(entry, changes) for entry in record.entries]
         self._timeout = record.report.timeout if changes.timeout is None else changes.timeout
         self._lanes = [changes.lane(entry) for entry in self._entries]
@@ -67,6 +68,7 @@ class Course:
                 _blank(entry.attempt, Outcome.NOT_STARTED),
                 start_delay=lane.start_delay,
                 tier=lane.tier,
+                timeout=self._given(entry.attempt),
             )
             for index, (entry, lane) in enumerate(zip(self._entries, self._lanes, strict=True))
             if index not in self.starts
@@ -186,9 +188,14 @@ class Course:
             attempt,
             start_delay=lane.start_delay,
             tier=lane.tier,
+            timeout=self._given(attempt),
             started_at=self.starts[index],
             finished_at=None if running else ended,
         )
+
+    def _given(self, attempt: Attempt) -> float | None:
+        """Return the seconds that it has in this race, as a report of it would say."""
+        return self._timeouts.get(attempt.transport, attempt.timeout)
 
 
 def _longer(entry: Entry, changes: Changes) -> Entry:
@@ -208,4 +215,5 @@ def _blank(attempt: Attempt, outcome: Outcome) -> Attempt:
         error_type=ErrorType.TIMEOUT if timed_out else None,
         start_delay=attempt.start_delay,
         tier=attempt.tier,
+        timeout=attempt.timeout,
     )

@@ -81,11 +81,22 @@ def _causes(report: RaceReport) -> str:
 
 def _table(report: RaceReport) -> str:
     rows = "".join(_row(attempt, report) for attempt in report.attempts)
-    columns = ("entrant", "outcome", "tier", "delay", "began", "ended", "stage", "reason", "peer")
+    columns = (
+        "entrant",
+        "outcome",
+        "tier",
+        "delay",
+        "had",
+        "began",
+        "ended",
+        "stage",
+        "reason",
+        "peer",
+    )
     head = "".join(f'<th scope="col">{text(column)}</th>' for column in columns)
     return (
         "<h2>Every attempt</h2><table><caption>Times are from the race's start; the delay is from the opening "
-        f"of the tier.</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"of the tier, and what an attempt had is from its own start.</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
 
 
@@ -99,6 +110,7 @@ def _row(attempt: Attempt, report: RaceReport) -> str:
         cell("outcome", text(outcome)),
         cell("tier", str(attempt.tier), number=True),
         cell("delay", text(seconds(attempt.start_delay)), number=True),
+        cell("had", _time(attempt.timeout), number=True),
         cell("began", _time(attempt.started_at), number=True),
         cell("ended", _time(attempt.finished_at), number=True),
         cell("stage", text(attempt.stage.value) if attempt.stage is not None else ""),

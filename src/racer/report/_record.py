@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from racer._report import Attempt, Outcome
 from racer._words import one_line
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from racer._report import RaceReport
 
 __all__ = ("Ending", "Entry", "Record")
+
+
+_HAIR: Final = 1e-8  # seconds; more than sums of floats round, less than any two instants differ
 
 
 class Ending(enum.Enum):
@@ -44,6 +47,18 @@ class Entry:
     attempt: Attempt
     ending: Ending
     seconds: float
+
+    @property
+    def own_time(self) -> float:
+        """Seconds after which its own time ends it if nothing else does; infinite where nobody knows.
+
+        One that came to an end takes as long as it took, and one that was watched for longer than it had, because the
+        event loop was late, is not ended before.
+        """
+        timeout = self.attempt.timeout
+        if self.ending is not Ending.UNSEEN or timeout is None:
+            return math.inf
+        return max(timeout, self.seconds + _HAIR)
 
     def finished_by(self, started_at: float) -> float:
         """Return the instant at which it ends, or is out of sight, when it starts at `started_at`.
@@ -137,7 +152,7 @@ def _check(report: RaceReport) -> None:
             msg = f"{name!r} is {attempt.outcome.value}, and never began"
             raise InvalidReport(msg)
         backwards = began is not None and ended is not None and ended < began
-        if backwards or min(began or 0.0, attempt.start_delay) < 0:
+        if backwards or min(began or 0.0, attempt.start_delay, attempt.timeout or 0.0) < 0:
             msg = f"the times of {name!r} run backwards"
             raise InvalidReport(msg)
     if report.winner is not None and report.winner not in seen:

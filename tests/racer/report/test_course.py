@@ -108,7 +108,7 @@ def assert_true(told: Replay, truth: RaceReport, field: list[Runner]) -> None:
     assert earliest - 1e-6 <= took <= latest + 1e-6
     if not told.is_certain or truth.duration >= 20.0:
         return
-    # Where it is certain it has to be right in everything. The own time of one that was cut off is in no report.
+    # Where it is certain it has to be right in everything.
     if told.winner != truth.winner:
         # Of two in the same instant the one that is listed first wins (R8), and reports do not hold the list.
         assert told.winner is not None

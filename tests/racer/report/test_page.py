@@ -101,7 +101,7 @@ def test_every_bar_says_what_it_shows_and_a_table_says_it_again() -> None:
     outer = [svg for svg in read.all("svg") if "x" not in svg and "y" not in svg]
     assert all(svg.get("role") == "img" or svg.get("aria-hidden") or not svg for svg in outer)
     headers = [attributes.get("scope") for attributes in read.all("th")]
-    assert headers == ["col"] * 9 + ["row"] * 6
+    assert headers == ["col"] * 10 + ["row"] * 6
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,6 +68,53 @@ def test_without_a_time_that_is_known_it_may_not_connect_at_all() -> None:
     assert told.report.duration == 80.0
     assert told.usable_after == "9 s, if at all"
     assert told.wasted == told.started == 3
+
+
+def told_their_time(report: RaceReport, **seconds: float) -> RaceReport:
+    """Return the report with what attempts were given."""
+    attempts = tuple(replace(one, timeout=seconds.get(one.transport)) for one in report.attempts)
+    return replace(report, attempts=attempts)
+
+
+def test_silence_ends_with_the_time_that_an_attempt_was_given() -> None:
+    report = told_their_time(WAITED, direct=30.0, split=4.0, front=20.0, soar=60.0)
+    assert replay(report).report.to_json() == report.to_json()
+    told = replay(report, changes=Changes(tiers={"soar": 1}))
+    # front, from 1 s on, had 20 s; nobody knows what it would have done from 9 s on.
+    assert (told.winner, told.earliest, told.latest) == ("soar", 9.0, 22.0)
+    assert told.doubts == (Doubt(transport="front", since=9.0, seen=8.0),)
+    late = told.report["front"]
+    assert (late.outcome.value, late.finished_at, late.timeout) == ("timed_out", 21.0, 20.0)
+    assert told.usable_after == "9 s to 22 s"
+    policies = {one.name: one.usable_after for one in compare(report)}
+    assert policies["one after the other"] == "12.5 s to 25.5 s"
+    assert policies["kindling's tiers"] == "8 s to 21 s"
+
+
+def test_what_an_attempt_is_given_can_be_changed_and_is_told() -> None:
+    report = told_their_time(WAITED, front=20.0, soar=60.0)
+    told = replay(report, changes=Changes(tiers={"soar": 1}, attempt_timeouts={"front": 5.0}))
+    assert (told.winner, told.latest, told.is_certain) == ("soar", 6.0 + 1.0, True)
+    given = {attempt.transport: attempt.timeout for attempt in told.report.attempts}
+    assert given == {"direct": None, "split": None, "front": 5.0, "soar": 60.0, "amp": None}
+    # One that never began has its time too.
+    gone = told_their_time(
+        race(attempt("a", "connected", 0.0, 0.5), attempt("b", "not_started"), winner="a"), b=3.0
+    )
+    later = replay(gone, changes=Changes(tiers={"a": 1}))
+    assert (later.winner, later.earliest, later.latest) == ("a", 0.0, 3.5)
+
+
+def test_one_that_a_late_loop_let_run_for_longer_is_not_ended_before() -> None:
+    report = told_their_time(
+        race(
+            attempt("a", "lost_race", 0.0, 2.003),
+            attempt("b", "connected", 0.25, 2.003, start_delay=0.25),
+            winner="b", duration=2.003,
+        ),
+        a=2.0,
+    )  # fmt: skip
+    assert replay(report).report.to_json() == report.to_json()
 
 
 def test_who_never_began_may_take_any_time() -> None:
@@ -260,6 +308,7 @@ def test_a_time_that_cannot_be_kept(wrong: dict[str, object]) -> None:
         (race(attempt("a", "connected")), "'a' is connected, and never began"),
         (race(attempt("a", "lost_race", 2.0, 1.0)), "the times of 'a' run backwards"),
         (race(attempt("a", "lost_race", -1.0, 1.0)), "the times of 'a' run backwards"),
+        (race(attempt("a", "not_started", timeout=-1.0)), "the times of 'a' run backwards"),
         (race(attempt("a", "not_started"), attempt("a", "not_started")), "two attempts are called 'a'"),
         (race(winner="ghost"), "the winner 'ghost' is none of the attempts"),
         (race(duration=-1.0), "lasts no less than no time"),
