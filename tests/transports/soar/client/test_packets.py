@@ -251,3 +251,69 @@ def test_what_has_no_room_beside_news_of_losses_goes_without_it() -> None:
     numbers.to_report.clear()
     (asked,) = rig.send()
     assert asked.of(MaxData)
+
+
+# --- where packets are lost (SPEC 11.6)
+
+
+def lossy(rig: Rig) -> None:
+    for path in rig.client._paths.values():
+        path.recovery.loss.lost()
+
+
+def test_a_small_message_is_sent_twice_the_second_time_in_new_polls() -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    lossy(rig)
+    dial.stream.write(b"key")
+    asked = rig.send()
+    assert [each.of(StreamData)[0].data for each in data(asked)] == [b"key"] * 2
+    assert [each.may_park for each in asked] == [False, True, True]
+
+
+def test_what_polls_have_no_room_for_goes_in_questions_that_are_answered_at_once() -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    lossy(rig)
+    text = bytes(range(50))
+    dial.stream.write(text)
+    times = [0] * 50
+    asked = rig.send()
+    for each in data(asked):
+        for frame in each.of(StreamData):
+            for place in range(len(frame.data)):
+                times[frame.offset - 14 + place] += 1
+    assert times == [2] * 50
+    assert sum(each.may_park for each in asked) == 2
+
+
+@pytest.mark.parametrize(("is_lossy", "octets"), [(False, 3), (True, 5_000)])
+def test_without_loss_or_with_much_to_say_nothing_is_sent_twice(
+    is_lossy: bool, octets: int
+) -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    if is_lossy:
+        lossy(rig)
+    dial.stream.write(bytes(octets))
+    frames = [frame for each in rig.send() for frame in each.of(StreamData)]
+    places = [place for f in frames for place in range(f.offset, f.offset + len(f.data))]
+    assert len(places) == len(set(places))
+
+
+def test_the_answer_to_a_copy_acknowledges_what_is_in_it_and_its_loss_queues_nothing() -> None:
+    rig = Rig()
+    dial = rig.dialed()
+    lossy(rig)
+    dial.stream.write(b"key")
+    (session,) = rig.sessions
+    path = rig.client._paths[0]
+    asked = rig.send()
+    pending = {q.number: q for q in path.recovery.pending.values()}
+    original, copy = (pending[each.number] for each in data(asked))
+    assert (original.needs_answer, copy.needs_answer) == (True, False)
+    session.packets.lost(copy)
+    assert not session.table.has_queued()
+    session.table.acked(copy.records)
+    session.packets.lost(original)
+    assert not session.table.has_queued(), "it has arrived"

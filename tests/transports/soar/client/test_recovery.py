@@ -88,17 +88,36 @@ def test_parked_ones_do_not_hide_others_behind_them() -> None:
     assert parked.fate is Fate.IN_FLIGHT
 
 
-def test_the_probe_timeout_doubles_up_to_five_seconds_and_gives_up_two_at_a_time() -> None:
+def test_the_probe_timeout_doubles_up_to_five_seconds_and_so_does_what_is_given_up() -> None:
     way = Way()
-    questions = [way.ask(10.0) for _ in range(20)]
+    questions = [way.ask(10.0) for _ in range(2 + 4 + 8 + 16 + 32 + 64 + 128 + 1)]
     given_up = []
     while (due := way.recovery.deadline()) is not None:
         given_up.append((round(due, 2), len(way.recovery.detect(due + 1e-9))))
     gaps = [round(b - a, 2) for (a, _), (b, _) in itertools.pairwise(given_up)]
     assert given_up[0] == (10.14, 2)
-    assert [count for _, count in given_up] == [2] * 10
-    assert gaps == [0.28, 0.56, 1.12, 2.24, 4.48, 5.0, 5.0, 5.0, 5.0]
+    assert [count for _, count in given_up] == [2, 4, 8, 16, 32, 64, 128, 1]
+    assert gaps == [0.28, 0.56, 1.12, 2.24, 4.48, 5.0, 5.0]
     assert all(question.fate is Fate.LOST for question in questions)
+
+
+def test_a_probe_timeout_says_nothing_of_what_was_sent_just_now() -> None:
+    way = Way()
+    first, second = way.ask(10.0), way.ask(10.1)
+    assert way.recovery.detect(10.141) == [first]
+    assert second.fate is Fate.IN_FLIGHT
+
+
+def test_only_questions_that_no_server_holds_count_as_evidence_of_loss() -> None:
+    way = Way()
+    way.ask(10.0, may_park=True)
+    way.answer(way.ask(10.01), productive=True)
+    assert len(way.recovery.detect(10.2)) == 1
+    assert not way.recovery.loss.is_notable
+    way.ask(11.0)
+    way.answer(way.ask(11.01))
+    assert len(way.recovery.detect(11.2)) == 1
+    assert way.recovery.loss.is_notable
 
 
 def test_an_answer_ends_the_doubling() -> None:

@@ -187,8 +187,50 @@ def test_what_was_in_a_lost_answer_comes_again() -> None:
     said = client.exchange(Lost((2,)))
     assert data_of(said.frames) == b"lost"
     said = client.exchange(Lost((3,)))
-    assert data_of(said.frames) == b"lost"  # queued once; where answers are lost, each is said again once (SPEC 11.6)
+    assert (
+        data_of(said.frames) == b"lost"
+    )  # queued once; where answers are lost, each is said again once (SPEC 11.6)
     assert data_of(client.exchange().frames) == b""
+
+
+def test_where_answers_are_lost_two_parked_questions_get_the_same_octets() -> None:
+    desk, client = begin()
+    stream = client.open_stream()
+    client.exchange()
+    client.exchange(Lost((1,)))
+    polls = [poll(client, path=0), poll(client, path=0)]
+    assert [desk.ask(each.message) for each in polls] == [[], []]
+    stream.write(b"news")
+    said = [client.open(asked, message) for asked, message in zip(polls, desk.flush(), strict=True)]
+    assert [data_of(each.frames) for each in said if each] == [b"news"] * 2
+
+
+def test_without_loss_the_second_goes_on_waiting() -> None:
+    desk, client = begin()
+    stream = client.open_stream()
+    polls = [poll(client), poll(client)]
+    assert [desk.ask(each.message) for each in polls] == [[], []]
+    stream.write(b"news")
+    assert len(desk.flush()) == 1
+
+
+@pytest.mark.parametrize(("frames", "is_parked"), [((), False), ((Floor(0),), True)])
+def test_a_new_poll_gets_them_too_unless_it_says_that_they_came(
+    frames: tuple[Frame, ...], is_parked: bool
+) -> None:
+    desk, client = begin()
+    stream = client.open_stream()
+    client.exchange()
+    client.exchange(Lost((1,)))
+    stream.write(b"news")
+    assert data_of(client.exchange().frames) == b"news"
+    asked = client.packet(*frames, may_park=True)
+    messages = desk.ask(asked.message)
+    assert (messages == []) is is_parked
+    for message in messages:
+        said = client.open(asked, message)
+        assert said is not None
+        assert data_of(said.frames) == b"news"
 
 
 def test_a_number_that_is_lost_before_it_came_is_never_executed() -> None:

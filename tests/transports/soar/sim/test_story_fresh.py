@@ -8,7 +8,7 @@ from tests.transports.soar.sim.link import Weather
 from tests.transports.soar.sim.quirks import PLAIN
 from tests.transports.soar.sim.simulation import Simulation
 from tests.transports.soar.sim.story import Story, Way
-from transports.soar.core.client.packets import Packets
+from transports.soar.core.client.polling import FreshPolls
 from transports.soar.core.server import parking
 
 if TYPE_CHECKING:
@@ -46,5 +46,5 @@ def test_a_new_stream_is_answered_in_one_round_trip_at_any_moment(
 
 
 def test_with_the_old_polls_alone_some_would_take_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Packets, "_fresh_wanted", lambda self, now: 0)
+    monkeypatch.setattr(FreshPolls, "wanted", lambda self, now: 0)
     assert slowest(monkeypatch) > 0.09

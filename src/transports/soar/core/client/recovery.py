@@ -103,7 +103,9 @@ class Recovery:
         if not lost:
             lost = self._probe(now)
         for question in lost:
-            if not question.may_park:  # one that waited may only be late, since its resolver asked again
+            if (
+                not question.may_park
+            ):  # one that waited may only be late, since its resolver asked again
                 self.loss.lost()
         expiring = self._expiring
         while expiring and expiring[0][0] <= now:
@@ -147,16 +149,21 @@ class Recovery:
         return max(question.sent_at, self._probed_at) + timeout
 
     def _probe(self, now: float) -> list[Question]:
-        """Give up the oldest one or two if the probe timeout has passed: what they carried is then sent anew."""
+        """Give up the oldest one or two if the probe timeout has passed: what they carried is then sent anew.
+
+        Twice as many each further time: many on a path that has died would else be waited for, two by two, and nothing
+        asked meanwhile.
+        """
         for queue in self._queues.values():
             if queue and now >= self._probe_at(queue[0]):
                 break
         else:
             return []
+        most = _PROBES << min(self.probes, _MOST_DOUBLINGS)
         self.probes += 1
         self._probed_at = now
         given_up: list[Question] = []
-        while queue and len(given_up) < _PROBES:
+        while queue and len(given_up) < most:
             head = queue[0]
             if head.fate is IN_FLIGHT:
                 if given_up and now < head.sent_at + head.lane.srtt:

@@ -50,8 +50,7 @@ class Tail:
                 due[-1] = joined  # or each would have a frame of its own again
             else:
                 due.append(record)
-        while self.octets > self._most_octets:
-            del due[0]
+        self._cut(self.octets - self._most_octets)
 
     def forget(self) -> None:
         """Say nothing again."""
@@ -78,6 +77,18 @@ class Tail:
         if once_more:
             self._last = said.copy()
         return said
+
+    def _cut(self, octets: int) -> None:
+        """Leave out the oldest records that have `octets` in all, and of the last of them what is too much."""
+        due = self._due
+        while octets > 0:
+            first = due[0]
+            size = first.stop - first.start if type(first) is StreamSent else 0
+            if type(first) is StreamSent and size > octets:
+                due[0] = first._replace(start=first.start + octets)
+            else:
+                del due[0]
+            octets -= size
 
     def _is_open(self, records: list[Sent]) -> bool:
         """Return whether anything is left of `records`; what is settled is dropped, up to the first that is not."""
