@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.transports.soar.client.peer import Rig
 from transports.soar.core.client.lengths import class_again, way_again
-from transports.soar.core.client.path import Path
+
+if TYPE_CHECKING:
+    from transports.soar.core.client.path import Path
 
 
 def paths(*round_trips: float) -> list[Path]:
