@@ -1,7 +1,4 @@
-"""Which network this machine is in, as a short text that tells nobody else anything. Blocks for a moment.
-
-The same notion as proxyless has for its own winners; guests cannot be asked, and neither side may import the other.
-"""
+"""Which network this machine is in, as a short text that tells nobody else anything: for whoever remembers by network."""
 
 from __future__ import annotations
 
@@ -26,7 +23,8 @@ def network_id() -> str:
     """Return a text that is the same whenever this machine is in the same network, and most likely another elsewhere.
 
     It is a hash of the default routes and the name servers or, where the system shows no routes, of the addresses that
-    this machine would send from. Nobody is asked, nothing is sent, and no privilege is needed.
+    this machine would send from. Nobody is asked, nothing is sent, and no privilege is needed. It blocks for a moment, and is
+    best called in a thread.
     """
     facts = _routes() if sys.platform == "linux" else None
     return hashlib.sha256("\n".join(_addresses() if facts is None else facts).encode()).hexdigest()

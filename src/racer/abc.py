@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from racer._finding import Finding, Verdict
     from racer._guest_status import SessionStatus, TransportStatus
     from racer._making import Factory, MakeContext, unknown_key
+    from racer._network_id import network_id
     from racer._origin import Origin
     from racer._report import Attempt, Outcome
 
@@ -57,6 +58,7 @@ __all__ = (
     "check_delay",
     "check_seconds",
     "check_tier",
+    "network_id",
     "unknown_key",
 )
 
@@ -373,6 +375,7 @@ _HOMES: Final = {
     "SessionStatus": "racer._guest_status",
     "TransportStatus": "racer._guest_status",
     "Verdict": "racer._finding",
+    "network_id": "racer._network_id",
     "unknown_key": "racer._making",
 }
 

@@ -1,4 +1,4 @@
-"""Networks are told apart by their routers and name servers, the same way as proxyless does it."""
+"""Networks are told apart by their routers and name servers, and by nothing that can be read back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import racer.abc
 from racer import _network_id
 from racer._network_id import network_id
-from transports.proxyless import _network_id as proxyless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,19 +40,18 @@ class Machine:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.files = {name: folder / name for name in ("_ROUTES", "_ROUTES_V6", "_RESOLVERS")}
         for name, path in self.files.items():
-            for module in (_network_id, proxyless):
-                monkeypatch.setattr(module, name, path)
+            monkeypatch.setattr(_network_id, name, path)
         monkeypatch.setattr("sys.platform", "linux")
 
-    def ids(self, **change: str) -> tuple[str, str]:
-        """Return what both say of this network."""
+    def id(self, **change: str) -> str:
+        """Return what is said of this network, with some of its facts changed."""
         facts = HOME | change
         self.files["_ROUTES"].write_text(ROUTES.format_map(facts))
         hop = facts["hop"].ljust(32, "0")
         self.files["_ROUTES_V6"].write_text(ROUTES_V6.format(hop=hop))
         resolver = facts["resolver"]
         self.files["_RESOLVERS"].write_text(f"search example\nnameserver {resolver}\n")
-        return network_id(), proxyless.network_id()
+        return network_id()
 
 
 @pytest.fixture
@@ -71,19 +70,27 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         ({"more": "cut short\n"}, False),
     ],
 )
-def test_both_tell_networks_apart_alike(
+def test_another_network_is_another(
     machine: Machine, change: dict[str, str], is_another: bool
 ) -> None:
-    ours, theirs = machine.ids()
-    assert machine.ids() == (ours, theirs)
-    assert [a != b for a, b in zip(machine.ids(**change), (ours, theirs), strict=True)] == [
-        is_another
-    ] * 2
-    assert ours.startswith(theirs)  # a hash of the same facts, which theirs cuts shorter
+    before = machine.id()
+    assert machine.id() == before
+    assert (machine.id(**change) != before) is is_another
+    assert machine.id() == before
 
 
 def test_it_says_nothing_about_the_network(machine: Machine) -> None:
-    assert re.fullmatch("[0-9a-f]{64}", machine.ids()[0])
+    assert re.fullmatch("[0-9a-f]{64}", machine.id())
+
+
+def test_a_machine_without_networks_has_an_id_too(machine: Machine) -> None:
+    for path in machine.files.values():
+        path.touch()
+    assert re.fullmatch("[0-9a-f]{64}", network_id())
+
+
+def test_guests_have_it_from_the_contract() -> None:
+    assert racer.abc.network_id is network_id
 
 
 def test_where_no_routes_are_shown_it_is_the_addresses_that_would_be_sent_from(
@@ -99,7 +106,7 @@ def test_where_no_routes_are_shown_it_is_the_addresses_that_would_be_sent_from(
 def test_elsewhere_it_is_always_the_addresses(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = machine.ids()[0]
+    before = machine.id()
     monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr(_network_id, "_PROBES", ((socket.AF_INET, "127.0.0.1"),))
     assert network_id() == network_id() != before

@@ -17,6 +17,7 @@ from racer.abc import (
     Transport,
     TransportStatus,
     check_seconds,
+    network_id,
 )
 from racer.errors import ConfigError, ErrorType, TransportError, error_type_of
 from transports._net.addresses import host_port
@@ -25,7 +26,6 @@ from transports.proxyless._dial import FAMILIES, ShapingDialer
 from transports.proxyless._flights import Flights
 from transports.proxyless._hearsay import Known, look_up
 from transports.proxyless._memory import Key, Memory, Winner
-from transports.proxyless._network_id import network_id
 from transports.proxyless._options import DEFAULT_RESOLVERS, DEFAULT_STRATEGIES, put_together
 from transports.proxyless._outline import read_outline
 from transports.proxyless._searcher import Searcher
