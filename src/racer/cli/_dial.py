@@ -19,6 +19,7 @@ from racer.cli._columns import wrapped
 from racer.cli._exits import CommandError, Exit, silence
 from racer.cli._live import Unwatched, view_on, watch
 from racer.cli._program import (
+    SECONDS,
     config_option,
     entrants_option,
     json_option,
@@ -72,7 +73,7 @@ class _Wish:
     default=None,
     help="Verify TLS inside the race, or leave it out; by default on port 443 only.",
 )
-@click.option("--timeout", type=float, metavar="S", help="Seconds for the whole race.")
+@click.option("--timeout", type=SECONDS, metavar="S", help="Seconds for the whole race.")
 @entrants_option
 @click.option("--html", metavar="FILE", type=_FILE, help="Write the race as a page, too.")
 @click.option(

@@ -14,7 +14,7 @@ from racer._finding import Finding, Verdict
 from racer._target import Target
 from racer._words import one_line
 from racer.cli._columns import wrapped
-from racer.cli._program import Exit, config_option, json_option, plain_option
+from racer.cli._program import SECONDS, Exit, WholeNumber, config_option, json_option, plain_option
 from racer.cli._screen import Screen
 from racer.errors import RacerError
 
@@ -42,7 +42,7 @@ _MARKS: Final = {
 )
 @click.option(
     "--times",
-    type=int,
+    type=WholeNumber(min=1, max=20),
     default=3,
     show_default=True,
     metavar="N",
@@ -50,7 +50,7 @@ _MARKS: Final = {
 )
 @click.option(
     "--timeout",
-    type=float,
+    type=SECONDS,
     default=20.0,
     show_default=True,
     metavar="S",

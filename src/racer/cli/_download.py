@@ -40,6 +40,7 @@ FIRST_WAIT: Final = 0.5
 LAST_WAIT: Final = 15.0
 """Seconds that are never waited longer."""
 
+_SCHEMES: Final = frozenset({"http", "https"})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -114,8 +115,14 @@ def parse_url(text: str) -> httpx.URL:
     try:
         return _checked(httpx.URL(text))
     except (httpx.InvalidURL, UnicodeError, ConfigError) as exc:
-        raise CommandError(f"{text!r:.80} is no URL: {exc}", Exit.WRONG_USE) from exc
+        authority = text.partition("://")[2].partition("/")[0]
+        why = "there is a blank in its host" if " " in authority else exc
+        raise CommandError(f"{text!r:.80} is no URL: {why}", Exit.WRONG_USE) from exc
     except _NotHTTP:
+        if text.partition(":")[0].lower() in _SCHEMES:
+            raise CommandError(
+                f"{text!r:.80} is no URL: it names no host", Exit.WRONG_USE
+            ) from None
         hint = f"; did you mean https://{text:.60}?" if "://" not in text and text else ""
         msg = f"{text!r:.80} is no URL that begins with https:// or http://{hint}"
         raise CommandError(msg, Exit.WRONG_USE) from None
@@ -131,7 +138,7 @@ def _checked(url: httpx.URL) -> httpx.URL:
     Raises:
         _NotHTTP, InvalidTarget: there cannot.
     """
-    if url.scheme not in {"http", "https"} or not url.host:
+    if url.scheme not in _SCHEMES or not url.host:
         raise _NotHTTP
     Target(url.raw_host.decode("ascii"), url.port or 443)
     return url.copy_with(fragment=None)

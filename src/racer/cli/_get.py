@@ -20,6 +20,8 @@ from racer.cli._download import Download, parse_url
 from racer.cli._exits import CommandError, Exit, silence
 from racer.cli._partial import Part, check_target
 from racer.cli._program import (
+    SECONDS,
+    WholeNumber,
     config_option,
     entrants_option,
     json_option,
@@ -69,16 +71,16 @@ def _fields(ctx: click.Context, param: click.Parameter, lines: tuple[str, ...]) 
     help="Where to; a directory gets the URL's last name. Else standard output.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE, and a FILE.part of something else.")
-@click.option("--max-bytes", type=click.IntRange(min=1), metavar="N", help="Refuse what is larger.")
+@click.option("--max-bytes", type=WholeNumber(min=1), metavar="N", help="Refuse what is larger.")
 @click.option(
     "--tries",
-    type=click.IntRange(min=1, max=1000),
+    type=WholeNumber(min=1, max=1000),
     default=5,
     show_default=True,
     metavar="N",
     help="How often in a row a connection may break, or bring next to nothing.",
 )
-@click.option("--timeout", type=float, metavar="S", help="Seconds for all of it.")
+@click.option("--timeout", type=SECONDS, metavar="S", help="Seconds for all of it.")
 @click.option(
     "-H",
     "--header",
@@ -122,7 +124,7 @@ def command(
     if timeout is not None:
         check_seconds(timeout, "--timeout")
     there = parse_url(url)
-    file = None if output is None else _file(Path(output), there)
+    file = None if output is None else _file(output, there)
     is_file = file is not None and not _is_device(file)
     if file is not None and is_file:
         check_target(file, force=force)
@@ -252,8 +254,12 @@ def _output(device: Path | None, stack: ExitStack, *, plain: bool) -> OutputSink
     return OutputSink(sys.stdout.buffer)
 
 
-def _file(output: Path, url: httpx.URL) -> Path:
+def _file(named: str, url: httpx.URL) -> Path:
     """Return where to write: in a directory, the URL's last name, never one of the server's choice."""
+    if not named:  # a variable of a script that is not set; a path would take it for this directory
+        msg = "--output names no file"
+        raise CommandError(msg, Exit.WRONG_USE)
+    output = Path(named)
     if not output.is_dir():
         return output
     name = url.path.rpartition("/")[2]

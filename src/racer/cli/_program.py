@@ -28,8 +28,10 @@ __all__ = (
     "COMMANDS",
     "COMPLETE",
     "GROUP",
+    "SECONDS",
     "CommandError",
     "Exit",
+    "WholeNumber",
     "config_option",
     "entrants_option",
     "json_option",
@@ -97,6 +99,21 @@ Exit codes, of every command:
 
 
 # --- what commands share --------------------------------------------------------------------
+
+
+class _Seconds(click.types.FloatParamType):
+    """A number of seconds; which of them can be, is each option's own matter."""
+
+    name = "number of seconds"  # as an error has it
+
+
+SECONDS: Final = _Seconds()
+
+
+class WholeNumber(click.IntRange):
+    """A whole number with bounds."""
+
+    name = "whole number"
 
 
 def config_option(command: _F) -> _F:

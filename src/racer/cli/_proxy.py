@@ -20,9 +20,18 @@ from racer._words import one_line
 from racer.abc import check_seconds
 from racer.cli._aside import Aside
 from racer.cli._exits import Exit, silence
-from racer.cli._program import config_option, entrants_option, json_option, load, memory_option
+from racer.cli._program import (
+    SECONDS,
+    WholeNumber,
+    config_option,
+    entrants_option,
+    json_option,
+    load,
+    memory_option,
+)
 from racer.cli._ration import Ration
 from racer.config import ProxySettings
+from racer.config._settings import check_listen
 from racer.errors import ConfigError, RacerError
 from racer.proxy import Proxy
 
@@ -118,7 +127,7 @@ class _Wish:
 )
 @click.option(
     "--grace",
-    type=float,
+    type=SECONDS,
     default=GRACE,
     show_default=True,
     metavar="S",
@@ -126,7 +135,7 @@ class _Wish:
 )
 @click.option(
     "--max-connections",
-    type=click.IntRange(1, 100_000),
+    type=WholeNumber(1, 100_000),
     default=1024,
     show_default=True,
     metavar="N",
@@ -151,6 +160,8 @@ def command(
 ) -> int:
     """Serve the proxy until a signal ends it."""
     check_seconds(grace, "--grace")
+    if listen is not None:
+        check_listen(listen, "--listen")
     wish = _Wish(
         config=config,
         memory=memory,

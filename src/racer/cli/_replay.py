@@ -12,7 +12,7 @@ import click
 from racer._report import RaceReport
 from racer._words import one_line
 from racer.cli._columns import cut, cut_middle, padded, width_of, wrapped
-from racer.cli._program import CommandError, Exit, json_option, plain_option
+from racer.cli._program import SECONDS, CommandError, Exit, json_option, plain_option
 from racer.cli._screen import Screen
 from racer.cli._waterfall import render
 from racer.errors import InvalidReport
@@ -67,10 +67,10 @@ off, and how long it would have taken is not known.
     multiple=True,
     help="Give NAME so many seconds for its attempt (repeatable).",
 )
-@click.option("--timeout", type=float, metavar="S", help="Seconds for the whole race.")
+@click.option("--timeout", type=SECONDS, metavar="S", help="Seconds for the whole race.")
 @click.option(
     "--stagger",
-    type=float,
+    type=SECONDS,
     metavar="S",
     help="One start every so many seconds in place of all delays; a failure lets the next one start at once.",
 )

@@ -330,7 +330,11 @@ def test_an_interrupt_shows_how_far_it_came(place: Path) -> None:
         (["example.com", "{fails}", "--only"], 2, "requires an argument (see racer dial --help)"),
         (["example.com", "{fails}", "--timeout=nan"], 2, "--timeout must be a finite, positive"),
         (["example.com", "{fails}", "--timeout=-1"], 2, "--timeout must be a finite, positive"),
-        (["example.com", "{fails}", "--timeout=soon"], 2, "'soon' is not a valid float"),
+        (
+            ["example.com", "{fails}", "--timeout=soon"],
+            2,
+            "'soon' is not a valid number of seconds",
+        ),
         (["example.com", "{fails}", "--port=0"], 2, "port 0 is not in 1 to 65535"),
         (["example.com", "{fails}", "--port=65536"], 2, "port 65536 is not in 1 to 65535"),
         (["example.com", "{fails}", "--port=x"], 2, "'x' is not a port from 1 to 65535"),

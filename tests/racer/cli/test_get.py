@@ -493,7 +493,9 @@ def test_who_stops_reading_is_not_told_off(server: Server) -> None:
         (["{url}/file.bin", "--json"], 2, "--json needs --output"),
         (["{url}/file.bin", "--timeout=0"], 2, "--timeout must be a finite, positive"),
         (["{url}/file.bin", "--tries=0"], 2, "--tries"),
-        (["{url}/file.bin", "--max-bytes=x"], 2, "--max-bytes"),
+        (["{url}/file.bin", "--max-bytes=1k"], 2, "'1k' is not a valid whole number"),
+        (["{url}/file.bin", "--timeout=1m"], 2, "'1m' is not a valid number of seconds"),
+        (["{url}/file.bin", "-o", ""], 2, "--output names no file"),
         (
             ["{url}/file.bin", "-H", "no colon"],
             2,

@@ -315,7 +315,7 @@ def test_an_output_that_nobody_reads_holds_up_nothing(
     ("arguments", "code", "words"),
     [
         (["--listen", "0.0.0.0:0"], 2, "others than this machine"),
-        (["--listen", "nowhere"], 2, "an address and a port"),
+        (["--listen", "nowhere"], 2, "--listen must be an address and a port"),
         (["--user", "alice"], 2, "NAME:PASSWORD"),
         (["--user", "alice:${NOT_SET_ANYWHERE}"], 2, "NOT_SET_ANYWHERE is not set"),
         (["--user", "alice:s3cret", "--user", "alice:s3cret"], 2, "named twice"),
