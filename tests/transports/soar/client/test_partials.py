@@ -175,6 +175,17 @@ def test_what_is_never_answered_is_asked_sixteen_times_and_proves_nothing() -> N
     assert bench.partials.next_at > bench.now + 50
 
 
+def test_what_an_earlier_upload_saw_is_not_counted() -> None:
+    bench = Bench(exactly(NEAR + 2 * FAR), exactly(NEAR + FAR))
+    for _ in range(7):
+        bench.turn()
+    bench.now += 60
+    for _ in range(7):
+        bench.turn()
+    assert bench.partials.answer is NXDOMAIN
+    assert bench.judged() is REFUSED
+
+
 def found(seed: int, *, is_unbound: bool, jitter: float, loss: float) -> PartialAnswer:
     """Return what is made of a resolver behind links that vary and lose; Unbound repeats what is lost after 80 ms."""
     dice = random.Random(seed)
@@ -253,6 +264,8 @@ def test_where_short_names_fail_beside_long_ones_it_may_be_proven_again(is_first
     if not is_first:
         bench.fail(long=False)
     assert bench.partials.answer is NXDOMAIN
+    bench.now += 60.0
+    bench.fail(long=False)
     bench.turn()
     assert bench.judged() is REFUSED
 

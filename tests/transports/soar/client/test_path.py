@@ -300,6 +300,15 @@ def test_pairs_of_pings_beside_an_upload_show_unbound_and_have_partial_names_ref
     assert path.forms.current is Form.DS
 
 
+def test_a_message_that_a_few_long_names_carry_is_no_upload_and_asks_no_pairs() -> None:
+    rig, path = ready()
+    path.sizes.has_begun = True
+    path.lane(Form.DS, several=True).observe(0.15, 1.0)
+    assert any(each.name_class > 1 for each in upload(rig, 4000))
+    assert not [each for _, each in rig.log if each.of(Ping)]
+    assert path.partials.next_at == 0.0
+
+
 @pytest.mark.parametrize("form", [Form.TXT, Form.SOA, None])
 def test_a_path_whose_form_is_not_ds_and_proven_asks_no_pairs(form: Form | None) -> None:
     _, path = ready()

@@ -23,7 +23,7 @@ from transports.soar.core.dns.answers import Answer, Form, read_answer
 from transports.soar.core.dns.authority import Authority
 from transports.soar.core.dns.messages import QType, Rcode
 from transports.soar.core.dns.questions import build_question
-from transports.soar.core.dns.zone import Zone, Zones
+from transports.soar.core.dns.zone import PartialAnswer, Zone, Zones
 from transports.soar.core.instants import Instant
 from transports.soar.core.server.events import StreamOpened
 from transports.soar.core.server.server import Server
@@ -187,7 +187,9 @@ class Script:
     def name(self, packet: bytes, number: int = 1, zone: Zone | None = None) -> bytes:
         zone = zone or self.zone
         selector, flag = self.dice(2)
-        return zone.encode(packet, number=number, selector=selector & 31, flag=flag & 30)
+        return zone.encode(
+            packet, number=number, selector=selector & 31, flag=flag & PartialAnswer.NXDOMAIN.free
+        )
 
     def question(
         self, name: bytes, form: Form, *, edns: bool = True, qtype: QType | None = None

@@ -38,6 +38,7 @@ _REPORTS_IN_A_POLL: Final = 4
 _MOST_TO_TELL: Final = 16  # questions out for news of losses alone
 _MANY_REPORTS: Final = 2 * _REPORTS_IN_A_POLL
 _ANY_SHARD: Final = 32
+_UPLOAD: Final = 8192  # octets queued for which it is worth knowing a path's resolver
 _MOST_AGAIN: Final = 8  # questions that only say again what others carry (SPEC 11.6)
 
 
@@ -262,7 +263,7 @@ class Packets:
                 if not alike:
                     queued = table.queued_octets()
                     name_class, alike = class_for(path, queued, flight, now.awake)
-                    if name_class > 1 and path.partials.next_at <= now.awake:
+                    if name_class > 1 and queued > _UPLOAD:
                         self._compare(path, now)
                 if not self._ask(path, now, name_class=name_class):
                     return True
@@ -274,8 +275,9 @@ class Packets:
 
     def _compare(self, path: Path, now: Instant) -> None:
         """Ask, with nothing in it, what shows whether the path's resolver is Unbound (SPEC 12.8)."""
-        for lane in path.pair(now.awake):
-            self._ask(path, now, frames=_PING, is_poll=True, lane=lane)
+        if path.partials.next_at <= now.awake:
+            for lane in path.pair(now.awake):
+                self._ask(path, now, frames=_PING, is_poll=True, lane=lane)
 
     def _send_polls(self, now: Instant, wanted: int, *, fresh: int) -> bool:
         """Send `wanted` polls, of which `fresh` may pass a full window; return whether there was room for them."""

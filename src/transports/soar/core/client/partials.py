@@ -27,6 +27,7 @@ _ENOUGH: Final = 8  # answers of each form, by which resolvers are told apart
 _MOST_PAIRS: Final = 16
 _SPREAD: Final = 8  # pairs that begin within one round trip
 _WAIT: Final = 1.25  # round trips for the answers to enough of them
+_STALE_S: Final = 30.0  # of an earlier upload, or another network
 _LEAST_EXTRA_S: Final = 0.005  # what is less than this may be anything
 _LEAST_PART: Final = 0.5  # of what several labels cost; what TXT costs must lie between these
 _MOST_PART: Final = 2.0
@@ -48,24 +49,25 @@ class Timed(RoundTrips):
 
     Attributes:
         form: see above.
+        asked_at: seconds of the awake clock.
         took: seconds until its answer came; `None` if none did. What the server calls held counts: it holds a question of
             one label in TXT from when it heard the one for an address before it.
     """
 
-    __slots__ = ("_asked_at", "form", "took")
+    __slots__ = ("asked_at", "form", "took")
 
     def __init__(self, form: Form, now: float, *, like: RoundTrips) -> None:
         super().__init__()
         self.form = form
         self.took: float | None = None
-        self._asked_at = now
+        self.asked_at = now
         super().observe(like.srtt, now)
 
     def observe(self, rtt: float, now: float) -> None:
         """Take the answer."""
         super().observe(rtt, now)
         if self.took is None:
-            self.took = now - self._asked_at
+            self.took = now - self.asked_at
 
 
 class Partials:
@@ -81,6 +83,7 @@ class Partials:
         "_failing",
         "_failing_at",
         "_fell_at",
+        "_is_guilty",
         "_pairs",
         "_since",
         "_trials",
@@ -97,7 +100,10 @@ class Partials:
         self._failing = 0.0
         self._failing_at = 0  # the question that failed last
         self._failed_at = -_NEVER  # when one of one label did
-        self._fell_at: float | None = None
+        self._fell_at = -_NEVER  # when too many of the others had failed
+        self._is_guilty = (
+            False  # whether they did so alone, so that it was for what partial names were answered
+        )
 
     def pair(self, *, short: RoundTrips, long: RoundTrips, now: float) -> tuple[Timed, ...]:
         """Return what to ask now, with nothing in it: one question of one label on each lane; or nothing.
@@ -109,10 +115,12 @@ class Partials:
         """
         if not (short.is_known and long.is_known):
             return ()
-        fell_at, pairs = self._fell_at, self._pairs
-        if fell_at is not None and abs(self._failed_at - fell_at) > _TOGETHER_S:
-            self.next_at = _NEVER  # only long names failed, so it was for what their partial names were answered
+        if self._is_guilty:
+            self.next_at = _NEVER
             return ()
+        pairs = self._pairs
+        if pairs and now - pairs[0][0].asked_at > _STALE_S:
+            pairs.clear()
         txt = [one.took for one, _ in pairs if one.took is not None]
         usual = [one.took for _, one in pairs if one.took is not None]
         if min(len(txt), len(usual)) >= _ENOUGH:
@@ -139,6 +147,8 @@ class Partials:
         """
         if question.name_class == 1:
             self._failed_at = now
+            if now - self._fell_at <= _TOGETHER_S:
+                self._is_guilty = False
         elif self.answer is _REFUSED and question.sent_at >= self._since:
             sequence = question.sequence
             passed = max(0, sequence - self._failing_at) / _FAILING
@@ -147,6 +157,7 @@ class Partials:
             if self._failing > _MOST_FAILURES:
                 self.answer = _NXDOMAIN
                 self._fell_at = now
+                self._is_guilty = now - self._failed_at > _TOGETHER_S
                 self._rest(now + _LONG_REST_S)
 
     def shrank(self, now: float) -> None:
@@ -162,6 +173,7 @@ class Partials:
 
     def doubt(self) -> None:
         """Let the resolver be proven anew: the path was silent for long, and may lead to another one."""
+        self._pairs.clear()
         if self.answer is _REFUSED:
             self.answer = _NXDOMAIN
             self.next_at = 0.0
