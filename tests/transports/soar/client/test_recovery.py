@@ -90,13 +90,13 @@ def test_parked_ones_do_not_hide_others_behind_them() -> None:
 
 def test_the_probe_timeout_doubles_up_to_five_seconds_and_so_does_what_is_given_up() -> None:
     way = Way()
-    questions = [way.ask(10.0) for _ in range(2 + 4 + 8 + 16 + 32 + 64 + 128 + 1)]
+    questions = [way.ask(10.0) for _ in range(4 * 2 + 4 + 8 + 16 + 1)]
     given_up = []
     while (due := way.recovery.deadline()) is not None:
         given_up.append((round(due, 2), len(way.recovery.detect(due + 1e-9))))
     gaps = [round(b - a, 2) for (a, _), (b, _) in itertools.pairwise(given_up)]
     assert given_up[0] == (10.14, 2)
-    assert [count for _, count in given_up] == [2, 4, 8, 16, 32, 64, 128, 1]
+    assert [count for _, count in given_up] == [2, 2, 2, 2, 4, 8, 16, 1]
     assert gaps == [0.28, 0.56, 1.12, 2.24, 4.48, 5.0, 5.0]
     assert all(question.fate is Fate.LOST for question in questions)
 

@@ -24,6 +24,9 @@ PENDING_S: Final = 10.0
 MOST_PROBE_S: Final = 5.0
 """The longest probe timeout (SPEC 11.3)."""
 _PROBES: Final = 2
+_FIRST_PROBES: Final = (
+    3  # after them a path is asked twice a second at most (SPEC 12.5), however much room it has
+)
 _MOST_DOUBLINGS: Final = 10
 
 
@@ -151,15 +154,15 @@ class Recovery:
     def _probe(self, now: float) -> list[Question]:
         """Give up the oldest one or two if the probe timeout has passed: what they carried is then sent anew.
 
-        Twice as many each further time: many on a path that has died would else be waited for, two by two, and nothing
-        asked meanwhile.
+        After four times twice as many each further time: many on a path that has died would else be waited for, two by
+        two, and nothing asked meanwhile.
         """
         for queue in self._queues.values():
             if queue and now >= self._probe_at(queue[0]):
                 break
         else:
             return []
-        most = _PROBES << min(self.probes, _MOST_DOUBLINGS)
+        most = _PROBES << min(max(0, self.probes - _FIRST_PROBES), _MOST_DOUBLINGS)
         self.probes += 1
         self._probed_at = now
         given_up: list[Question] = []

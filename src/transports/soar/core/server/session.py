@@ -284,7 +284,8 @@ class Session:
         if record is None:
             self.records.bury(number, now.awake)
             return
-        if not (record.is_lost or record.was_held):  # what was held may be late, as its resolver asked again
+        # What was held may only be late, since its resolver asked again.
+        if not (record.is_lost or record.was_held):
             self.loss.lost()
         record.is_lost = True
         if record.sent is not None:
