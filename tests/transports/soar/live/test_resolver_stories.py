@@ -9,6 +9,7 @@ import pytest
 from racer.errors import ErrorType, TargetRefused
 from tests.transports.soar.live.resolvers import RESOLVERS
 from tests.transports.soar.live.world import exactly, world
+from transports.soar.core.client import partials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,4 +57,20 @@ async def test_a_target_that_refuses_says_so(resolver: Resolver, upstream: Upstr
                 pass
         assert caught.value.error_type is ErrorType.CONNECTION_REFUSED
         await client.echo(b"and the session goes on")
+        assert it.handshakes() == {"welcome": 1}
+
+
+async def test_partial_names_that_are_refused_harm_no_upload_and_save_unbound_a_question(
+    resolver: Resolver, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a delay nothing shows which resolver it is (SPEC 12.8), so each is taken for Unbound here."""
+    monkeypatch.setattr(partials, "_costs_a_round_trip", lambda *_, **__: True)
+    async with world(upstream) as it, it.client([resolver.url()]) as client:
+        await client.upload(50_000)
+        before = it.server.status().questions
+        await client.upload(50_000)
+        after = it.server.status().questions
+        packets, others = (after[kind] - before[kind] for kind in ("packet", "other"))
+        if resolver.name in {"unbound", "dnsmasq"}:  # the latter in front of the former
+            assert 0.3 * packets < others < 1.2 * packets  # NXDOMAIN makes it two for each
         assert it.handshakes() == {"welcome": 1}
