@@ -90,8 +90,13 @@ _ROOMS: Final = frozenset(
 
 def __getattr__(name: str) -> object:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return found
     if name in _ROOMS:
         return importlib.import_module(f"racer.{name}")
     msg = f"module 'racer' has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # for who explores: also what was not loaded yet

@@ -382,6 +382,11 @@ _HOMES: Final = {
 
 def __getattr__(name: str) -> object:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return found
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # for who explores: also what was not loaded yet

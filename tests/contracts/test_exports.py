@@ -140,3 +140,15 @@ def test_what_is_not_used_is_not_loaded(program: str, late: tuple[str, ...]) -> 
     assert any(m.startswith("racer.") for m in loaded)
     heavy = [m for m in loaded if any(m == h or m.startswith(f"{h}.") for h in (*HEAVY, *late))]
     assert heavy == []
+
+
+def test_what_is_loaded_late_is_listed_before_and_kept_after() -> None:
+    program = (
+        "import racer\n"
+        "assert {'dial', 'Dialer', 'config'} <= set(dir(racer))\n"
+        "assert 'Dialer' not in vars(racer)\n"
+        "assert racer.Dialer is vars(racer)['Dialer']\n"
+        "assert {'Finding', 'Host'} <= set(dir(racer.abc))\n"
+        "assert racer.abc.Finding is vars(racer.abc)['Finding']\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
