@@ -39,7 +39,7 @@ lint: $(STAMP) ## check format, style, types and who imports whom
 	@$(BIN)/lint-imports --no-logo
 
 soak: $(STAMP) ## run the long tests for leaks and rare interleavings, and fuzz for longer
-	@$(BIN)/pytest -m soak $(ARGS)
+	@$(BIN)/pytest --timeout 1200 -m soak $(ARGS)
 	@$(BIN)/pytest -n 2 --dist loadfile --timeout 1200 --hypothesis-profile soak -m "hypothesis and not soak" $(ARGS)
 
 bench: $(STAMP) ## measure races, Soar, and what racer costs: figures and pictures
