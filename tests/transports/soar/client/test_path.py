@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -168,6 +169,18 @@ def test_silence_of_three_probe_timeouts_asks_from_a_new_port() -> None:
     fresh = [at for at, each in rig.log if each.fresh_socket]
     assert fresh[0] >= 3 * path.patience
     assert len(fresh) <= 10.0 / (3 * path.patience) + 1
+
+
+def test_a_silent_path_is_asked_one_question_at_a_time_though_its_losses_make_room() -> None:
+    """Probe timeouts give up many at once in the end (SPEC 11.3): two questions a second are all that is asked."""
+    rig, path = ready()
+    upload(rig, 5_000)
+    slow_at = rig.time + 3 * path.patience
+    rig.run(rig.time + 60.0)
+    assert path.window.size - path.window.in_flight > 2
+    late = [at for at, _ in rig.log if at > slow_at]
+    assert len(late) > 80
+    assert min(b - a for a, b in itertools.pairwise(late)) > 0.49
 
 
 def test_a_connection_has_no_port_to_change() -> None:

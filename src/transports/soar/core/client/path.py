@@ -159,18 +159,21 @@ class Path:
 
     def room(self, now: float, *, poll: bool = False) -> int:
         """Return how many questions may be sent now; a `poll` that must be out may pass a full window."""
-        if self.silence.next_question(now, self.patience) > now:
+        silence, patience = self.silence, self.patience
+        if silence.next_question(now, patience) > now:
             return 0
         if len(self.recovery.pending) >= _MOST_PENDING:
             return 0
         if self.is_doubted:
-            return int(poll and self.window.in_flight == 0 and self.silence.is_rested(now))
+            return int(poll and self.window.in_flight == 0 and silence.is_rested(now))
         if self.is_spare:
-            return int(self.window.in_flight == 0 and self.silence.is_rested(now))
+            return int(self.window.in_flight == 0 and silence.is_rested(now))
         free = self.window.room(now, self.polls.srtt)
+        if free > 1 and silence.is_slow(now, patience):
+            return 1  # losses have made room, which is not what it lacks
         if poll and free <= 0:
             above = self.window.in_flight - self.window.size
-            return int(above < _POLLS_ABOVE or self.is_slow(now))
+            return int(above < _POLLS_ABOVE or silence.is_slow(now, patience))
         return free
 
     def room_at(self, now: float) -> float | None:
