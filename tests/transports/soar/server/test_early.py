@@ -34,8 +34,10 @@ class Table:
         sid: bytes = b"sid1",
         qtype: QType = QType.DS,
         packet: bytes | None = None,
+        name: bytes = b"",
     ) -> None:
-        question = Question(Copy(number, 0x0100, qtype=qtype), ZONE, RESOLVER, Form.DS, 1, 0.0)
+        copy = Copy(number, 0x0100, name=name, qtype=qtype)
+        question = Question(copy, ZONE, RESOLVER, Form.DS, 1, 0.0)
         header = Header(Kind.EARLY, 0, sid, number, bytes(7))
         packet = number.to_bytes(38) if packet is None else packet
         self.early.add(sid, Arrival(header, packet, question), at(now))
@@ -66,6 +68,18 @@ def test_the_fourth_copy_is_answered_at_once() -> None:
     assert table.dismissed == [4]
     table.deadlines.ring(at(0.7))
     assert table.dismissed == [4]
+
+
+def test_a_packet_that_comes_under_another_name_leaves_neither_question_waiting() -> None:
+    table = Table()
+    packet = bytes(38)
+    table.add(1, packet=packet, name=b"\1a\0")
+    table.add(2, 0.1, packet=packet, name=b"\1b\0")
+    assert table.dismissed == [1, 2]
+    table.add(3, 0.2, packet=packet, name=b"\1a\0")
+    table.deadlines.ring(at(0.7))
+    assert table.dismissed == [1, 2, 3]
+    assert table.take() == [(1, False)]
 
 
 def test_packets_wait_for_their_session() -> None:

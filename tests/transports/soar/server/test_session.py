@@ -407,6 +407,21 @@ def test_a_copy_by_tcp_ends_a_park_and_a_first_copy_by_tcp_begins_none() -> None
     assert client.open(asked, message) is not None
 
 
+def test_a_copy_under_another_name_ends_a_park_and_both_get_the_same_octets() -> None:
+    """A selector that was changed, by damage or by somebody who wants the answer: a resolver has both questions open."""
+    desk, client = begin()
+    asked = poll(client)
+    selector = b"a" if asked.name[1:2] != b"a" else b"b"
+    other = asked._replace(name=asked.name[:1] + selector + asked.name[2:])
+    desk.ask(asked.message)
+    one, two = desk.ask(client.again(other))
+    first = int.from_bytes(asked.message[:2])
+    assert [client.read(each).id for each in (one, two)] == [first, first + 1]
+    assert client.open(asked, one) is not None
+    assert client.read(two).payload == client.read(one).payload
+    assert desk.wait(1.0) == []
+
+
 def test_on_a_busy_path_with_repeats_a_park_ends_after_250_ms() -> None:
     desk, client = begin()
     client.open_stream()

@@ -96,6 +96,11 @@ class EarlyPackets:
         if early.is_answered or not question.fits_form:
             self._dismiss(question)
             return
+        if question.copy.name != early.arrival.question.copy.name:
+            # The same packet in another name is no newer copy: whoever asked for the older one waits for it still.
+            self._dismiss_one(early)
+            self._dismiss(question)
+            return
         # In its session it goes on waiting since the first copy came.
         since = early.arrival.question.came
         early.arrival = arrival._replace(question=question._replace(came=since))

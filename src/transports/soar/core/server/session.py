@@ -307,7 +307,11 @@ class Session:
         elif state is ANSWERED:
             self._repeat(record, question, info)
         elif (park := self.parking.parks.get(number)) is not None:
-            if self.parking.repeat(park, question, now):
+            if question.copy.name != park.question.copy.name:
+                # Nobody asked this one anew when the other came: two wait, and neither takes the other's answer.
+                self._release(park, now)
+                self._repeat(record, question, info)
+            elif self.parking.repeat(park, question, now):
                 self._release(park, now)
             else:
                 self._set_alarm(park)
