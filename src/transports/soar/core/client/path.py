@@ -170,7 +170,7 @@ class Path:
             return int(self.window.in_flight == 0 and silence.is_rested(now))
         free = self.window.room(now, self.polls.srtt)
         if free > 1 and silence.is_slow(now, patience):
-            return 1  # losses have made room, which is not what it lacks
+            free = 1  # losses have made room, which is not what it lacks
         if poll and free <= 0:
             above = self.window.in_flight - self.window.size
             return int(above < _POLLS_ABOVE or silence.is_slow(now, patience))
