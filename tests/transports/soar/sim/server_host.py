@@ -48,6 +48,7 @@ class ServerHost:
     Attributes:
         origin: all targets.
         core: the server; `None` while it is down.
+        began: when it last started, in the world's time.
         ended: sessions that it has ended: (time, sid, code).
         longest_wait: of any question that was answered, seconds.
         most_held: octets that one session has held at a moment that was looked at.
@@ -66,6 +67,7 @@ class ServerHost:
     ) -> None:
         self.origin = Origin(world, paces)
         self.core: Server | None = None
+        self.began = 0.0
         self.starts = 0
         self.ended: list[tuple[float, bytes, EndCode]] = []
         self.questions = self.answers = 0
@@ -100,6 +102,7 @@ class ServerHost:
             return
         now = self.clock.now()
         self.starts += 1
+        self.began = self._world.time - uptime
         began = now._replace(
             elapsed=now.elapsed - uptime, awake=now.awake - uptime, wall=now.wall - uptime
         )

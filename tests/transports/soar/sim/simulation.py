@@ -259,7 +259,9 @@ class Simulation:
     def check(self, *, may: frozenset[Failure] | None = None) -> None:
         """Check what must hold when everything is over (soar-wire.md 6)."""
         for host in self.clients:
-            invariants.check_ends(host, may=self.may if may is None else may)
+            invariants.check_ends(
+                host, may=self.may if may is None else may, server_began=self.server.began
+            )
         invariants.check_visits(self.server, self.clients)
         invariants.check_memory(self.server, self.clients)
         invariants.check_answers(self.server, self.world.time)

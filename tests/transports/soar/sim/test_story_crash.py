@@ -10,7 +10,7 @@ from tests.transports.soar.sim import quirks as kinds
 from tests.transports.soar.sim.link import Weather
 from tests.transports.soar.sim.simulation import Simulation
 from tests.transports.soar.sim.story import Story, Way
-from transports.soar.core.client.reasons import Failure
+from transports.soar.core.client.reasons import EndReason, Failure
 
 if TYPE_CHECKING:
     from tests.transports.soar.sim.flow import Flow
@@ -222,3 +222,27 @@ def test_a_young_server_that_was_there_before_the_first_message_costs_no_repair(
     assert not flow.repairs
     assert flow.opened == pytest.approx(flow.began + 2 * RTT + CONNECT)
     simulation.check(may=frozenset())
+
+
+@pytest.mark.parametrize("uptime", [0.0, 0.020, 0.050])
+def test_a_dial_that_began_before_the_server_knew_enough_fails_unless_it_may_go_twice(
+    uptime: float,
+) -> None:
+    """The welcome is 35 ms on its way back; how old the server was, it says as of when it left (SPEC 7.11)."""
+    simulation = Simulation(Story(ways=(Way(resolver=kinds.PLAIN),), uptime=uptime))
+    unsafe = simulation.finish(simulation.client.dial("echo-1.test", 5, replay_safe=False))
+    is_known = uptime > RTT / 2
+    assert unsafe.succeeded is is_known
+    assert is_known or (unsafe.error.failure is Failure.LOST and unsafe.error.may_have_reached)
+    assert simulation.finish(simulation.client.dial("echo-2.test", 5, replay_safe=False)).succeeded
+    simulation.check(may=frozenset())
+
+
+def test_no_other_flow_may_blame_the_youth_of_the_server() -> None:
+    simulation = Simulation(Story(ways=(Way(resolver=kinds.PLAIN),), uptime=0.050))
+    flow = simulation.finish(simulation.client.dial("echo-1.test", 5, replay_safe=False))
+    simulation.check(may=frozenset())
+    flow.opened, flow.error = None, EndReason(failure=Failure.LOST, words="of itself")
+    flow.ended = flow.began + 0.040
+    with pytest.raises(AssertionError, match="nothing could cause"):
+        simulation.check(may=frozenset())
