@@ -18,7 +18,7 @@ WITHIN = 12  # seeds in which a fault has to be found
 ROUNDS = 1_500  # stories of a long run
 
 # Where to begin to look for each, so that it is found soon; another teller of stories wants others.
-BEGIN = {"news_of_losses_is_not_heard": 6, "every_loss_proves_that_nothing_came": 86}
+BEGIN = {"news_of_losses_is_not_heard": 6, "every_loss_proves_that_nothing_came": 107}
 SEEDS = tuple(
     seed for seed in range(1_000, 1_016) if seed not in (1_003, 1_004, 1_010)
 )  # all but the longest
