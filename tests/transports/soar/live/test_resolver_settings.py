@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-import dns.resolver
 import pytest
 
 from tests.transports.soar.carriers.driven import driven
@@ -13,10 +12,12 @@ from tests.transports.soar.live.resolvers import HOST, ZONE
 from tests.transports.soar.live.world import world
 from transports._net.resolver_urls import ResolverURL
 from transports._net.udp import connect_datagrams
+from transports.soar import _system_resolvers
 from transports.soar._ways import make_ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from anyio.abc import UnreliableObjectStream
 
@@ -61,10 +62,15 @@ async def test_unbound_asked_over_a_connection(way: str, front: Front, upstream:
 
 
 async def test_the_machine_s_own_resolvers(
-    resolver_named: Callable[..., Resolver], upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+    resolver_named: Callable[..., Resolver],
+    upstream: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """They have no ports but 53, which is not ours to listen on: a hook leads from there to one that is."""
-    monkeypatch.setattr(dns.resolver, "Resolver", lambda configure: Configured())
+    settings = tmp_path / "resolv.conf"
+    settings.write_text("nameserver 192.0.2.53\nnameserver 2001:db8::53\n", encoding="utf-8")
+    monkeypatch.setattr(_system_resolvers, "_FILE", str(settings))
     resolver = resolver_named("unbound")
     asked: list[tuple[str, int]] = []
 
@@ -78,12 +84,6 @@ async def test_the_machine_s_own_resolvers(
         assert it.handshakes() == {"welcome": 1}
         assert set(client.soar.status().details) == {"udp://192.0.2.53", "udp://[2001:db8::53]"}
     assert set(asked) == {("192.0.2.53", 53), ("2001:db8::53", 53)}
-
-
-class Configured:
-    """What dnspython reads from a system with two resolvers."""
-
-    nameservers = ("192.0.2.53", "2001:db8::53")
 
 
 async def test_a_context_that_offers_no_http2_is_told_of(front: Front) -> None:

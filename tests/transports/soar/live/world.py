@@ -66,8 +66,13 @@ class World:
                 await soar.aclose()
 
     def handshakes(self) -> dict[str, int]:
-        """Return what the server made of first messages, and of how many."""
-        return {kind: n for kind, n in self.server.status().handshakes.items() if n}
+        """Return what the server made of first messages, and of how many.
+
+        Resolvers outlive a test, and this server has the address of the one before: what they still ask for that one, under
+        another key, is junk here.
+        """
+        counts = self.server.status().handshakes
+        return {kind: n for kind, n in counts.items() if n and kind != "junk"}
 
 
 @dataclass
