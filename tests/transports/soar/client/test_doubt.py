@@ -98,3 +98,45 @@ def test_a_doubted_path_takes_over_when_the_other_dies() -> None:
     rig.run(rig.time + 20.0, only(echo, SILENT))
     assert len(echo.got[0]) == len(TARGET.to_wire()) + 5_000
     assert len(rig.sessions) == 1
+
+
+def test_where_the_last_good_path_dies_nothing_is_waited_for_there_any_more() -> None:
+    """Many polls wait on it: given up a few each five seconds, they would stand for those that a busy client sends."""
+    rig = Rig(paths=2)
+    rig.client.dial(TARGET, rig.now)
+    rig.run(1.0, Echo(rig))
+    silent, honest = rig.client._paths[SILENT], rig.client._paths[HONEST]
+
+    def more(asked: Asked) -> bytes | None:
+        return rig.peer.answer(asked, backlog=40) if asked.path == HONEST else None
+
+    rig.run(rig.time + 8.0, more)
+    assert silent.is_doubted
+    assert honest.window.in_flight > 40
+    rig.run(rig.time + 30.0, stop=lambda: not silent.is_doubted)
+    assert not silent.is_doubted
+    assert honest.window.in_flight <= 1
+    assert silent.recovery.probes <= 1, "it is asked as if anew"
+    began = rig.time
+    rig.run(began + 10.0)
+    asked = [at for at, each in rig.log if at >= began and each.path == SILENT]
+    assert max(after - before for before, after in pairwise([began, *asked])) < 2.5
+
+
+def test_a_silent_spare_that_is_asked_already_is_no_reason_to_wake_up() -> None:
+    """It gets one question at a time, so when it may be asked by its silence alone nothing could be done."""
+    rig = Rig(paths=2)
+    rig.client.dial(TARGET, rig.now)
+    rig.run(1.0, Echo(rig))
+    rig.run(rig.time + 5.0)
+    packets, now = rig.sessions[0].packets, rig.now.awake
+    spare, other = rig.client._paths[SILENT], rig.client._paths[HONEST]
+    for path in (spare, other):
+        path.is_doubted = False
+        path.silence.sent(now)
+        assert path.is_slow(now)
+    spare.silence._last = now - 1.0
+    assert packets.unheard_at(now) == now - 0.5
+    spare.is_spare, spare.window.in_flight = True, 1
+    assert packets.unheard_at(now) == now + 0.5
+    assert spare.room(now, poll=True) == 0

@@ -369,7 +369,7 @@ class Client:
         path.compare(other for other in self._paths.values() if other.zone is zone)
         others_answer = self._others_answer(path, now.awake)
         if path.is_doubted and not others_answer and self._others_are_silent(path):
-            path.is_doubted = False  # where nobody answers, none is worse than the others
+            self._trust_again(path, now)
         if path.silence.judge(now.awake, path.patience, others_answer=others_answer):
             path.forms.doubt()
             path.partials.doubt()
@@ -377,6 +377,17 @@ class Client:
             return
         path.is_doubted = True
         self._give_up(path, now)
+
+    def _trust_again(self, path: Path, now: Instant) -> None:
+        """Ask `path` as any other: where nobody answers, none is worse than the others.
+
+        What waits on those, in vain for as long, would be waited for still, and nothing asked here.
+        """
+        path.is_doubted = False
+        path.recovery.probes = 0
+        for other in self._paths.values():
+            if other is not path and not other.is_doubted:
+                self._give_up(other, now)
 
     def _others_are_silent(self, path: Path) -> bool:
         return all(

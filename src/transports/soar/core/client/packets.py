@@ -346,9 +346,11 @@ class Packets:
         """Return when the next question is due because none is answered on any path; `None` if they are, so far."""
         asked = self._asked()
         if self._is_unheard(now):
-            return min(path.silence.next_question(now, path.patience) for path in asked)
-        due = [path.silence.slow_at(now, path.patience) for path in asked]
-        return max((at for at in due if at is not None), default=None)
+            # A spare that is asked already gets no more.
+            free = [path for path in asked if not (path.is_spare and path.window.in_flight)]
+            return min((p.silence.next_question(now, p.patience) for p in free), default=None)
+        slow = [path.silence.slow_at(now, path.patience) for path in asked]
+        return max((at for at in slow if at is not None), default=None)
 
     def _is_unheard(self, now: float) -> bool:
         """Whether all paths have been asked in vain for long; a handshake has its own way to go on then."""
