@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.transports.soar.sim.flow import Flow
-from tests.transports.soar.sim.invariants import check_session_of, client_snapshot
+from tests.transports.soar.sim.invariants import (
+    check_session_of,
+    check_unchanged,
+    client_snapshot,
+)
 from transports.soar.core.client import events as told
 from transports.soar.core.client.client import Client
 from transports.soar.core.streams.targets import Target
@@ -152,8 +156,7 @@ class ClientHost:
             return
         before = client_snapshot(self.core)
         self.core.receive_message(path, message, self.now())
-        after = client_snapshot(self.core)
-        assert after == before, f"an unproven message changed\n  {before} to\n  {after}"
+        check_unchanged(before, client_snapshot(self.core))
         self.pump()
 
     def wake(self) -> None:

@@ -3,7 +3,7 @@
 1. No key and nonce seals two texts: `seals.watched_seals`, around every run.
 2. Octets arrive whole, in order, once (`pattern.Checker`), or the flow fails for a reason that can be: `check_ends`.
 3. Every dial and every flow comes to an end: `check_ends`.
-4. An unproven message changes no session: `client_snapshot`, compared by `ClientHost.inject`.
+4. An unproven message changes no session: `check_unchanged`, by `ClientHost.inject`.
 5. A target is met once for each dial, unless the dial was replay safe and says that it was repaired: `check_visits`.
 6. Streams open only on sessions that may take them: `check_session_of`, at each dial and each repair.
 7. What is idle asks nothing: `check_quiet`; an idle stream asks seldom: `check_idle_stream`.
@@ -43,6 +43,7 @@ __all__ = (
     "check_pace",
     "check_quiet",
     "check_session_of",
+    "check_unchanged",
     "check_visits",
     "client_snapshot",
 )
@@ -130,7 +131,7 @@ def _session(session: Session) -> tuple[Any, ...]:
 
 
 def client_snapshot(core: Client) -> tuple[Any, ...]:
-    """Return what an unproven message may not change: sessions, and which questions may still be answered."""
+    """Return what sessions are like, and which questions may still be answered."""
     return (
         tuple(_session(session) for session in core._pool.sessions),
         tuple(
@@ -139,6 +140,21 @@ def client_snapshot(core: Client) -> tuple[Any, ...]:
             for question in path.recovery.pending.values()
         ),
     )
+
+
+def check_unchanged(before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
+    """An unproven message has changed nothing in a snapshot, but that a session may have come to rest.
+
+    A hint may give up a question at once (SPEC 12.4): if others have brought all that it carried, nothing is left to do.
+    """
+    sessions, questions = before
+    changed = tuple(
+        (old[0], new[1], *old[2:])
+        if (old[1], new[1]) == (SessionState.LIVE, SessionState.IDLE)
+        else old
+        for old, new in zip(sessions, after[0], strict=False)
+    )
+    assert after == (changed, questions), f"an unproven message changed\n  {before} to\n  {after}"
 
 
 # --- 6, 9: sessions
