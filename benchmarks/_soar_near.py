@@ -145,6 +145,8 @@ async def _run(job: dict[str, Any]) -> None:
     except _Failed as exc:
         await _tell({"failed": str(exc)})
     except Exception as exc:  # noqa: BLE001 - whatever a tunnel lets out is the result
+        while isinstance(exc, ExceptionGroup):  # as the task group, around what ended it
+            exc = exc.exceptions[0]
         await _tell({"failed": f"{type(exc).__name__}: {exc}".rstrip(": ")})
 
 
