@@ -103,6 +103,27 @@ def test_loss_above_the_usual_cuts_it_and_rests_two_rounds() -> None:
     assert driver.round() == 71
 
 
+def test_a_small_flight_that_is_lost_is_no_reason_to_grow_slowly_from_there() -> None:
+    """With its handshake a whole flight may be lost; by sixteenths it would take 40 rounds from 8 to 96."""
+    driver = Driver()
+    assert driver.round(lost=8) == 8
+    assert [driver.round() for _ in range(6)] == [8, 8, 16, 33, 67, 128]
+
+
+def test_how_long_a_question_took_that_was_held_says_nothing_of_a_queue() -> None:
+    window = Driver().window
+    for _ in range(12):
+        window.sent(0.0)
+    for each in range(12):
+        window.left()
+        if each < 8:
+            window.answered_late(RTT, RTT / 2)
+        else:
+            window.answered(0.0, RTT, RTT, RTT / 2)
+    window._turn(RTT + 0.001, RTT)
+    assert int(window.size) == 24, "they count as answered, nevertheless"
+
+
 def test_one_loss_among_few_is_no_rate() -> None:
     assert Driver().round(lost=1) == 24
 

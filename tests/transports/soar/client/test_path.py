@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.transports.soar.client.peer import RTT, Asked, Rig
+from tests.transports.soar.client.peer import RTT, TARGET, Asked, Rig
 from transports.soar.core.client.events import QuestionsLost
 from transports.soar.core.client.forms import FormChoice
+from transports.soar.core.crypto.headers import Kind
 from transports.soar.core.dns.forms import Form
 from transports.soar.core.dns.messages import Rcode
 from transports.soar.core.dns.zone import Partial, PartialAnswer
@@ -128,6 +129,20 @@ def test_each_question_is_held_against_the_path_once() -> None:
     for _ in range(9):
         rig.tell(first, rig.peer.failure(first, Rcode.SERVFAIL))
     assert path.window._failed == 1
+
+
+@pytest.mark.parametrize(("rcode", "failures"), [(Rcode.NOERROR, 0), (Rcode.SERVFAIL, 1)])
+def test_a_fragment_that_waited_in_vain_for_another_is_no_failure(
+    rcode: Rcode, failures: int
+) -> None:
+    """NODATA is what it gets where another was lost; its window, cut for that, would be small for the whole session."""
+    rig = Rig()
+    rig.client.dial(TARGET, rig.now)
+    fragment = next(each for each in rig.send() if each.kind is Kind.FRAGMENT)
+    rig.time += 1.0
+    wrong = rig.peer.nodata(fragment) if not rcode else rig.peer.failure(fragment, rcode)
+    rig.tell(fragment, wrong)
+    assert rig.client._paths[0].window._failed == failures
 
 
 def test_an_unproven_nxdomain_for_a_long_name_makes_partial_names_nodata() -> None:

@@ -27,6 +27,9 @@ _LOSS_MARGIN: Final = 0.10
 _QUEUE_S: Final = 0.010
 # So few questions queue up nowhere but on a machine that is busy with something else, and asking less does not help that.
 _LEAST_QUEUED: Final = 16.0
+# A flight that small is lost for want of luck, or with the handshake that it came with. It shrinks the window, but is no
+# reason to feel one's way up from there by a sixteenth a round, which takes a minute.
+_LEAST_LOST: Final = 32.0
 _BASE_WEIGHT: Final = 1 / 16
 # One loss among a handful is no rate: a round has some outcomes, and what is counted in it is chance to some part, so
 # many standard deviations are taken off before it is held against the path.
@@ -58,6 +61,7 @@ class Window:
 
     __slots__ = (
         "_failed",
+        "_held",
         "_is_proven",
         "_last_cut",
         "_least_sum",
@@ -90,6 +94,7 @@ class Window:
         self._round_began: float | None = None
         self._queues: list[float] = []
         self._least_sum = 0.0
+        self._held = 0
         self._lost = 0
         self._failed = 0
         self._peak = 0
@@ -131,6 +136,18 @@ class Window:
         """Take an authentic answer: `queue` is its round trip above `least`, its lane's least."""
         self._queues.append(queue)
         self._least_sum += least
+        self._end_round(now, srtt)
+
+    def answered_late(self, srtt: float, now: float) -> None:
+        """Take an authentic answer to a question that the server held.
+
+        Its resolver may have asked again meanwhile, and then takes no answer to the copy before: how long it took says
+        nothing of a queue.
+        """
+        self._held += 1
+        self._end_round(now, srtt)
+
+    def _end_round(self, now: float, srtt: float) -> None:
         began = self._round_began
         if began is not None and now - began >= srtt:
             self._turn(now, srtt)
@@ -178,7 +195,7 @@ class Window:
         if began is None or now - began < srtt:
             return
         answered = len(self._queues)
-        outcomes = answered + self._lost
+        outcomes = answered + self._held + self._lost
         if outcomes < _LEAST_OUTCOMES:
             return
         loss = self._lost / outcomes
@@ -189,7 +206,7 @@ class Window:
         self._round_began = now
         self._queues.clear()
         self._least_sum = 0.0
-        self._lost = self._failed = 0
+        self._held = self._lost = self._failed = 0
         self._peak = self.in_flight
 
     def _judge(self, answered: int, outcomes: int, loss: float) -> int:
@@ -208,7 +225,10 @@ class Window:
         if is_lossy or has_failures:
             undo = None if has_failures else _Undo(self.size, self._last_cut, loss, 0.0)
             self._rest = _REST_ROUNDS
+            last_cut, is_small = self._last_cut, self.size < _LEAST_LOST
             self._cut(self.size * _LOSS_CUT)
+            if is_small and not has_failures:
+                self._last_cut = last_cut
             self._undo = undo
             return -1
         if queue > 0.5 * least + _QUEUE_S:

@@ -43,6 +43,7 @@ _new: Final = tuple.__new__  # what a named tuple's class does, without its own 
 _SPARE_RATE: Final = 16.0
 _SPARE_TIME: Final = 1 / 3
 _FREE: Final = tuple(each.free for each in PartialAnswer)  # of a flag
+_HELD_S: Final = 0.03  # that a question was held; after longer its resolver may have asked again
 _POLLS_ABOVE: Final = 2  # polls that the floor asks for go out beside a full window
 
 
@@ -294,7 +295,10 @@ class Path:
         elif is_packet and not question.is_local:
             window.was_late()
         least = lane.least
-        window.answered(rtt - least, least, lane.srtt, now)
+        if held < _HELD_S:
+            window.answered(rtt - least, least, lane.srtt, now)
+        else:
+            window.answered_late(lane.srtt, now)
         self.recovery.answered(question, is_productive=is_productive)
         self.silence.answered(now, window.in_flight)
         self.answered_at = now
@@ -352,13 +356,9 @@ class Path:
             question.is_local = True
             self.window.refused(lane.srtt, now)
             return False
-        self.window.failed(lane.srtt, now)
-        if answer.truncated:
-            self.sizes.down.too_big(question.size_class, now)
-        elif answer.rcode == Rcode.FORMERR and not self.forms.is_proven:
-            self.forms.edns = False
-        elif answer.rcode == Rcode.NXDOMAIN and question.name_class > 1:
-            self.partials.was_taken_for_missing()
+        if not _lacked_others(question, answer):
+            self.window.failed(lane.srtt, now)
+        self._adapt(question, answer, now)
         if question.number == FRAGMENT:
             return False  # the flight has tries of its own
         if self._tries < 1:
@@ -367,6 +367,15 @@ class Path:
         self.recovery.lose(question, now)
         self._gave_up(question, now)
         return True
+
+    def _adapt(self, question: Question, answer: Answer, now: float) -> None:
+        """Ask in another way from now on, if that may be what was wrong."""
+        if answer.truncated:
+            self.sizes.down.too_big(question.size_class, now)
+        elif answer.rcode == Rcode.FORMERR and not self.forms.is_proven:
+            self.forms.edns = False
+        elif answer.rcode == Rcode.NXDOMAIN and question.name_class > 1:
+            self.partials.was_taken_for_missing()
 
     def _repeat(self, question: Question) -> None:
         """Send a lost question once more as it was, to free the place that its resolver keeps for it (SPEC 12.4)."""
@@ -393,3 +402,8 @@ class Path:
         if is_fresh:
             self.partials.doubt()
         return is_fresh
+
+
+def _lacked_others(question: Question, answer: Answer) -> bool:
+    """Whether NODATA says that a fragment waited in vain for another (SPEC 7.4): that one's loss, and no failure."""
+    return question.number == FRAGMENT and answer.rcode == Rcode.NOERROR and not answer.truncated
