@@ -214,3 +214,14 @@ def test_through_ten_percent_of_loss_an_upload_has_them_refused_and_keeps_it() -
     assert flow.succeeded
     assert partials_of(simulation) is PartialAnswer.REFUSED
     simulation.check(may=frozenset())
+
+
+@pytest.mark.parametrize("seed", [5, 10, 13, 30])
+def test_what_is_lost_with_the_handshake_slows_no_upload_for_good(seed: int) -> None:
+    """One in eight took four times as long as the others: its window was cut to eight before it had begun."""
+    near, far = Weather(delay=0.010, loss=0.025), Weather(delay=0.090, loss=0.025)
+    simulation = Simulation(Story(seed=seed, ways=(Way(near=near, far=far),)))
+    flow = simulation.finish(simulation.client.dial("put-100000-1.test", 100_000), 60.0)
+    assert flow.succeeded
+    assert simulation.world.time - flow.began < 8.0
+    simulation.check(may=frozenset())
