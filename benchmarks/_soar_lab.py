@@ -132,8 +132,8 @@ def in_turns() -> Iterator[None]:
     """Let the programs that are started meanwhile, on Linux, not interrupt each other for a packet that has come.
 
     Four hosts share a machine's cores here. Where a packet wakes its receiver on the core of its sender, as Linux has
-    it, there are as many switches as packets, which no host on a machine of its own pays for: the same work then took a
-    fifth to a third more processor time. With the batch policy (sched(7)) a program that runs is let finish its turn.
+    it, there are as many switches as packets, which no host on a machine of its own pays for: the same work then took
+    about a fifth more processor time. With the batch policy (sched(7)) a program that runs is let finish its turn.
     """
     if not hasattr(os, "SCHED_BATCH"):
         yield
